@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -13,9 +14,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from llm_decpomdp.benchmarks.config.load import load_config
 from tools.performance.gpu import __main__ as command
-from tools.performance.gpu import steps, trials
-from tools.performance.gpu.steps import SIZES, STEPS, GpuSettings, Skipped, StepOutcome, write_model
+from tools.performance.gpu import runs, settings, steps, trials
+from tools.performance.gpu.settings import SIZES, GpuSettings, Skipped, StepOutcome, write_model
+from tools.performance.gpu.steps import STEPS
 from tools.performance.harness.trials import (
     VARIANTS,
     BenchmarkError,
@@ -23,6 +26,9 @@ from tools.performance.harness.trials import (
     Measurement,
     Variant,
 )
+
+
+CONFIG = runs.ROOT / "benchmarks" / "configs" / "demo_tldr.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +39,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def setting(model: str, monkeypatch: pytest.MonkeyPatch) -> GpuSettings:
     """Two completions of four tokens on a CPU, and trials in this process."""
-    monkeypatch.setattr(steps, "compare", in_this_process)
-    return GpuSettings({"tiny": model}, ["tiny"], "cpu", 0, 8.0, "float32", 2, [3], 4, 40, 1, {})
+    monkeypatch.setattr(settings, "compare", in_this_process)
+    return GpuSettings(
+        {"tiny": model}, ["tiny"], "cpu", 0, 8.0, "float32", 2, [3], 4, 40, 1, {}, None, 4, 3
+    )
 
 
 def in_this_process(
@@ -42,7 +50,8 @@ def in_this_process(
 ) -> dict[str, Measured]:
     measured = {}
     for variant in variants:
-        _, answer = islice(getattr(trials, variant.function)(**variant.arguments), 2)
+        module = runs if variant.file == settings.RUNS else trials
+        _, answer = islice(getattr(module, variant.function)(**variant.arguments), 2)
         trial = Measurement(answer["units"], 1.0, 1.0, 1.0, {}, answer.get("figures", {}))
         measured[variant.name] = Measured(variant, (trial,) * rounds)
     return measured
@@ -81,6 +90,8 @@ def test_gradients_are_compared_with_those_of_the_cpu(setting: GpuSettings) -> N
 def test_an_update_of_own_models_and_of_adapters(setting: GpuSettings) -> None:
     outcome = steps.update(setting)
     assert set(units(outcome).values()) == {2 * 2 * 4}
+    own, adapters = (steps.planned_gigabytes(setting, "tiny", kind) for kind in ("own", "adapters"))
+    assert 0 < adapters < own < 1
     large = GpuSettings(**{**vars(setting), "sizes": ["7b"], "gigabytes": 50.0})
     assert large.fitting(steps.TEAMS["adapters"][1]) == ["7b"]
     with pytest.raises(Skipped, match="needs 305 GB"):
@@ -161,16 +172,30 @@ def test_steps_survive_each_other(
 
     monkeypatch.setitem(STEPS, "learning", broken)
     outcomes = command.measure(setting, ["learning", "devices", "gradients"], minutes=10)
-    assert outcomes["learning"] == "failed: packed ended with code 1: out of memory"
+    assert outcomes["learning"] == "failed: BenchmarkError: packed ended with code 1: out of memory"
     assert outcomes["devices"] == "skipped: needs two GPUs, and there are 0"
     assert isinstance(outcomes["gradients"], StepOutcome)
     assert "gradient, float32" in capsys.readouterr().out
     assert list(steps.failures(outcomes)) == [
-        "learning: failed: packed ended with code 1: out of memory",
+        "learning: failed: BenchmarkError: packed ended with code 1: out of memory",
         "devices: skipped: needs two GPUs, and there are 0",
     ]
     late = command.measure(setting, ["gradients"], minutes=-1)
     assert late == {"gradients": "skipped: -1 minutes are over"}
+
+
+def test_a_model_that_cannot_be_written_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def write(size: str, folder: Path, device: str) -> Path:
+        if size == "7b":
+            raise OSError("no space left on device")
+        return folder / size
+
+    monkeypatch.setattr(command, "write_model", write)
+    folders, unwritten = command.write_models(["tiny", "7b"], tmp_path, "cpu")
+    assert folders == {"tiny": str(tmp_path / "tiny")}
+    assert unwritten == {"model 7b": "failed: OSError: no space left on device"}
 
 
 def test_wrong_names_and_a_missing_gpu_are_said() -> None:
@@ -179,6 +204,79 @@ def test_wrong_names_and_a_missing_gpu_are_said() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(SystemExit, match="torch sees no GPU here"):
             command.main(size=["tiny"], step=["probe"])
+
+
+def test_an_evaluation_is_sampled_in_three_ways(setting: GpuSettings) -> None:
+    outcome = steps.evaluation(setting)
+    names = ("continuous batching", "one batch", "generate")
+    assert {*units(outcome)} == {f"evaluation, {name}, tiny" for name in names}
+    assert len({*units(outcome).values()}) == 1
+
+
+def test_a_variant_that_fails_does_not_stop_the_others(
+    setting: GpuSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(**_: Any) -> Iterator[dict[str, Any]]:
+        raise BenchmarkError("generate is broken")
+
+    monkeypatch.setitem(trials.VARIANTS, "generate", broken)
+    outcome = steps.sampling(setting)
+    assert len(units(outcome)) == 2
+    lines = [*steps.failures({"sampling": outcome})]
+    assert lines == ["sampling, generate, 3 rows, tiny: failed: generate is broken"]
+
+
+def test_steps_that_need_more_than_there_is_are_skipped(
+    setting: GpuSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "installed", lambda package: None)
+    with pytest.raises(Skipped, match="needs bitsandbytes"):
+        steps.quantized(setting)
+    monkeypatch.delenv("LLM_DECPOMDP_VLLM_PYTHON", raising=False)
+    with pytest.raises(Skipped, match="needs the path of a Python with vllm"):
+        steps.servers(setting)
+    one = GpuSettings(**{**vars(setting), "device": "cuda", "devices": 1})
+    with pytest.raises(Skipped, match="needs two GPUs, and there is 1"):
+        steps.shards(one)
+
+
+def noted_runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Note the options of runs in place of them."""
+    noted: list[dict[str, Any]] = []
+
+    def run(options: dict[str, Any], **_: Any) -> Iterator[dict[str, Any]]:
+        noted.append({**runs.SHARED, **options})
+        yield from ({"units": 1} for _ in range(2))
+
+    monkeypatch.setattr(runs, "run", run)
+    return noted
+
+
+def test_runs_of_all_steps_have_valid_options(
+    setting: GpuSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = noted_runs(monkeypatch)
+    steps.in_flight(setting)
+    monkeypatch.setenv("LLM_DECPOMDP_VLLM_PYTHON", "/usr/bin/python3")
+    steps.servers(GpuSettings(**{**vars(setting), "devices": 2}))
+    assert len(noted) == 3 + 6
+    assert sum(bool(options.get("algorithm.rollout.in_flight")) for options in noted) == 3
+    assert sum(options.get("inference.transfer") == "nccl" for options in noted) == 1
+    for options in noted:
+        overrides = [f"{key}={json.dumps(value)}" for key, value in options.items()]
+        config = load_config(CONFIG, overrides)
+        assert config.algorithm.prompts_per_update == 4
+
+
+def test_figures_of_a_run_are_means_of_its_updates() -> None:
+    rows = [{"tokens_per_second": 2.0, "lag": 1}, {"tokens_per_second": 4.0, "mismatch/x": 0.5}]
+    assert runs.figures(rows) == {"tokens_per_second": 3.0, "lag": 1, "mismatch/x": 0.5}
+
+
+@pytest.mark.slow
+def test_a_run_of_the_command_line_is_measured(setting: GpuSettings) -> None:
+    outcome = steps.in_flight(setting)
+    assert [measured.trials[0].units > 0 for measured in outcome.sections[0]] == [True] * 3
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -17,16 +17,14 @@ import torch
 import typer
 
 from llm_decpomdp.benchmarks.doctor import memory
-from tools.performance.gpu.steps import (
-    CHECKED,
+from tools.performance.gpu.settings import (
     SIZES,
-    STEPS,
     GpuSettings,
     Skipped,
     StepOutcome,
-    failures,
     write_model,
 )
+from tools.performance.gpu.steps import CHECKED, STEPS, failures
 from tools.performance.harness import trials
 
 
@@ -63,11 +61,10 @@ def main(
         )
     with TemporaryDirectory() as scratch:
         trials.progress("writing models with random weights")
-        places = {name: write_model(name, Path(scratch), device) for name in {*size, CHECKED}}
-        folders = {name: str(place) for name, place in places.items()}
+        folders, unwritten = write_models({*size, CHECKED}, Path(scratch), device)
         setting = GpuSettings(
             folders=folders,
-            sizes=size,
+            sizes=[name for name in size if name in folders],
             device=device,
             devices=torch.cuda.device_count(),
             gigabytes=_gigabytes(device),
@@ -80,7 +77,7 @@ def main(
             peers=peers,
             variables=trials.environment(True, threads),
         )
-        outcomes = measure(setting, step, minutes)
+        outcomes = {**unwritten, **measure(setting, step, minutes)}
     complete = [outcome for outcome in outcomes.values() if isinstance(outcome, StepOutcome)]
     report = trials.Report(
         f"on {_about(device)}",
@@ -97,6 +94,19 @@ def main(
     print("\n".join(lines))
     if any("failed" in line for line in lines):
         raise SystemExit(1)
+
+
+def write_models(
+    sizes: Collection[str], scratch: Path, device: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Write models; return the folder of each size, and by `model <size>` why one could not be written."""
+    folders, unwritten = {}, {}
+    for size in sizes:
+        try:
+            folders[size] = str(write_model(size, scratch, device))
+        except (OSError, RuntimeError) as error:  # no room on the disk, or on the device
+            unwritten[f"model {size}"] = f"failed: {type(error).__name__}: {error}"
+    return folders, unwritten
 
 
 def measure(
@@ -116,8 +126,8 @@ def measure(
             outcomes[name] = outcome
         except Skipped as reason:
             outcomes[name] = f"skipped: {reason}"
-        except (trials.BenchmarkError, OSError, RuntimeError, ValueError) as error:
-            outcomes[name] = f"failed: {error}"
+        except Exception as error:  # of any kind: the others are to be measured
+            outcomes[name] = f"failed: {type(error).__name__}: {error}"
     return outcomes
 
 

@@ -1,76 +1,31 @@
-"""The steps of the command, each of which measures one thing, and the models of random weights that they use."""
+"""The steps of the command, each of which measures one thing."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import os
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from llm_decpomdp.agents.models.local_models import tiny_model
-from llm_decpomdp.benchmarks.doctor.memory_plan import TABLE, Shape
-from tools.performance.harness.trials import (
-    Goal,
-    Judgement,
-    Measured,
-    Spread,
-    Variant,
-    compare,
-    speed,
+from llm_decpomdp.agents.inference.options import QUANTIZATIONS
+from llm_decpomdp.agents.remote.options import PYTHON_VARIABLE
+from llm_decpomdp.benchmarks.doctor.memory_plan import MemoryPlan, PlannedModel
+from llm_decpomdp.utils.extras import installed
+from tools.performance.gpu.runs import LAG
+from tools.performance.gpu.settings import (
+    FILE,
+    PEAK,
+    RUNS,
+    SIZES,
+    GpuSettings,
+    Skipped,
+    StepOutcome,
+    measure_each,
+    on_device,
+    race,
 )
+from tools.performance.harness.trials import Goal, Judgement, Spread, Variant, speed
 from tools.performance.models import workload
-from tools.performance.models.update import installed_versions
-
-SIZES = {
-    "tiny": Shape(2, 64, 128, 4, 2, 512, tied=True),
-    "0.5b": TABLE["qwen2.5-0.5b"],
-    "1.5b": TABLE["qwen2.5-1.5b"],
-    "7b": TABLE["qwen2.5-7b"],
-}
-"""Shapes by name: `tiny` for tests, the others are those of Qwen2.5."""
-
-CONTEXT = 32_768
-
-
-def write_model(size: str, folder: Path, device: str = "cpu") -> Path:
-    """Write a Qwen2 of a size, with weights in bfloat16 and a tokenizer of bytes; texts hardly ever end.
-
-    Args:
-        size: One of `SIZES`.
-        folder: Parent of the folder that is returned.
-        device: Where the weights are drawn: 7B take minutes on a CPU.
-    """
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    shape, target = SIZES[size], folder / f"qwen2-{size}"
-    target.mkdir()
-    for path in tiny_model().iterdir():
-        if path.name.startswith(("tokenizer", "special_tokens")):
-            shutil.copy(path, target)
-    config = Qwen2Config(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        tie_word_embeddings=shape.tied,
-        max_position_embeddings=CONTEXT,
-        bos_token_id=None,
-        eos_token_id=256,  # of the tokenizer of bytes
-    )
-    config.dtype = torch.bfloat16
-    with torch.random.fork_rng(), torch.device(device):
-        torch.manual_seed(0)
-        kind: Any = Qwen2ForCausalLM  # whose constructors have no types
-        model = kind._from_config(config)
-        model.save_pretrained(target)
-    return target
-
-
-FILE = "gpu/trials.py"
+from tools.performance.models.update import LORA, installed_versions
 
 CHECKED = "tiny"
 """The model whose gradients are compared, small enough for a CPU."""
@@ -84,89 +39,11 @@ SAMPLING_BYTES, LEARNING_BYTES, UPDATE_BYTES = 7, 14, 20
 TEAMS = {"adapters": ("two adapters", 6), "own": ("two own models", 2 * UPDATE_BYTES)}
 """Name of a team by its weights, and the maximum bytes per weight of its update; frozen weights have one copy."""
 
+EXACT = {"cluster.rollout_workers": 0, "inference.exact": True}
+"""Options of a run that holds the batches of a server back: it has no workers."""
+
 SYNCHRONIZATIONS = {"sampling": 0.125, "update, adapters": None, "update, own": None}
 """What may wait for the device, and its maximum: for each further token of sampling, and in an update."""
-
-
-class Skipped(Exception):
-    """A step is not possible here, for the reason in the text."""
-
-
-@dataclass(frozen=True)
-class GpuSettings:
-    """What all steps share."""
-
-    folders: Mapping[str, str]
-    """Folder of each model, by its size; with that of `CHECKED`."""
-    sizes: Sequence[str]
-    """Sizes that are measured."""
-    device: str
-    devices: int
-    """Number of GPUs."""
-    gigabytes: float
-    """Memory of one."""
-    dtype: str
-    group_size: int
-    rows: Sequence[int]
-    """Numbers of completions that are sampled together."""
-    new_tokens: int
-    updates: int
-    """Updates of the short training."""
-    rounds: int
-    variables: Mapping[str, str]
-    peers: Path | None = None
-    """Interpreter that may have TRL."""
-
-    def fitting(self, bytes_a_weight: int, at_least: int = 1) -> list[str]:
-        """List the sizes that fit the device.
-
-        Raises:
-            Skipped: If there are fewer than `at_least`.
-        """
-        need = {size: SIZES[size].parameters * bytes_a_weight / 1e9 for size in self.sizes}
-        fitting = [size for size in self.sizes if need[size] <= self.gigabytes]
-        if len(fitting) < at_least:
-            least = min(need.values())
-            raise Skipped(f"needs {least:.0f} GB, and the device has {self.gigabytes:.0f}")
-        return fitting
-
-    def case(self, size: str) -> dict[str, object]:
-        """Return the arguments of a trial of models."""
-        return {
-            "model": self.folders[size],
-            "group_size": self.group_size,
-            "new_tokens": self.new_tokens,
-            "dtype": self.dtype,
-        }
-
-    def compare(self, variants: Sequence[Variant]) -> list[Measured]:
-        """Run variants in turn; errors as of `compare`."""
-        return list(compare(variants, self.rounds, self.variables).values())
-
-
-@dataclass(frozen=True)
-class StepOutcome:
-    """Figures of a step, in sections of variants that took turns."""
-
-    sections: Sequence[Sequence[Measured]]
-    judgements: Sequence[Judgement]
-
-
-def _on_device(setting: GpuSettings, name: str, size: str, **arguments: object) -> Variant:
-    case = {**setting.case(size), "device": setting.device, **arguments}
-    return Variant(f"{name}, {size}", FILE, "on_device", case)
-
-
-def _race(setting: GpuSettings, races: Iterable[Sequence[Variant]]) -> StepOutcome:
-    """Let the variants of each race take turns, and judge the speed of the first against the others."""
-    sections, judgements = [], []
-    for variants in races:
-        first, *rivals = section = setting.compare(variants)
-        sections.append(section)
-        for rival in rivals:
-            goal = Goal(f"{first.variant.name} against {rival.variant.name}")
-            judgements.append(speed(goal, first, rival))
-    return StepOutcome(sections, judgements)
 
 
 def sampling(setting: GpuSettings) -> StepOutcome:
@@ -184,12 +61,12 @@ def sampling(setting: GpuSettings) -> StepOutcome:
     def variants(size: str, rows: int) -> list[Variant]:
         case: dict[str, object] = {"prompts": prompts, "group_size": rows}
         return [
-            _on_device(setting, f"{name}, {rows} rows", size, **way, **case)
+            on_device(setting, f"{name}, {rows} rows", size, **way, **case)
             for name, way in ways.items()
         ]
 
     sizes = setting.fitting(SAMPLING_BYTES)
-    return _race(setting, (variants(size, rows) for size in sizes for rows in setting.rows))
+    return race(setting, (variants(size, rows) for size in sizes for rows in setting.rows))
 
 
 def learning(setting: GpuSettings) -> StepOutcome:
@@ -198,11 +75,11 @@ def learning(setting: GpuSettings) -> StepOutcome:
 
     def variants(size: str) -> list[Variant]:
         return [
-            _on_device(setting, "packed", size, work="packed", **case),
-            _on_device(setting, "padded", size, work="padded", together=False, **case),
+            on_device(setting, "packed", size, work="packed", **case),
+            on_device(setting, "padded", size, work="padded", together=False, **case),
         ]
 
-    return _race(setting, map(variants, setting.fitting(LEARNING_BYTES)))
+    return race(setting, map(variants, setting.fitting(LEARNING_BYTES)))
 
 
 def _prompts() -> list[list[str]]:
@@ -213,16 +90,41 @@ def _prompts() -> list[list[str]]:
 
 
 def update(setting: GpuSettings) -> StepOutcome:
-    """Measure updates of MAGRPO with adapters and with own weights, each for the sizes that fit."""
+    """Measure updates of MAGRPO with adapters and with own weights, and compare their peaks with `plan`."""
     case: dict[str, object] = {"work": "update", "tasks": _tasks()}
-    return StepOutcome(
-        [
-            setting.compare([_on_device(setting, name, size, weights=weights, **case)])
-            for weights, (name, bytes_a_weight) in TEAMS.items()
-            for size in setting.fitting(bytes_a_weight, at_least=0)
-        ],
-        [],
-    )
+    measured, judgements = [], []
+    for weights, (name, bytes_a_weight) in TEAMS.items():
+        for size in setting.fitting(bytes_a_weight, at_least=0):
+            outcome = measure_each(
+                setting, [on_device(setting, name, size, weights=weights, **case)]
+            )
+            measured += outcome.sections
+            judgements += outcome.judgements
+            planned = planned_gigabytes(setting, size, weights)
+            for figures in outcome.sections[0]:
+                if PEAK in figures.trials[0].figures:
+                    ratio = figures.spread(lambda trial, p=planned: p / trial.figures[PEAK])  # type: ignore[misc]
+                    goal = Goal(f"memory of plan against the peak, {name}, {size}", at_most=1.15)
+                    judgements.append(Judgement(goal, ratio))
+    return StepOutcome(measured, judgements)
+
+
+def planned_gigabytes(setting: GpuSettings, size: str, weights: str) -> float:
+    """Return the peak that `plan` estimates for an update of two agents."""
+    prompts, shape = [float(len(prompt)) for prompt in _prompts()[1]], SIZES[size]
+    lengths = (float(setting.new_tokens),)
+    common: dict[str, Any] = {"name": size, "shape": shape, "trained": True, "dtype": setting.dtype}
+    if weights == "adapters":
+        both = {"policies": ("aux_0", "main_0"), "prompts": tuple(prompts), "lengths": 2 * lengths}
+        models = [PlannedModel(**both, **common, adapters=2 * shape.adapter(LORA))]
+    else:
+        models = [
+            PlannedModel(policies=(name,), prompts=(tokens,), lengths=lengths, **common)
+            for name, tokens in zip(("aux_0", "main_0"), prompts, strict=True)
+        ]
+    group = setting.group_size
+    plan = MemoryPlan(1, (1,), (group,), group, group, 0, tuple(models))
+    return float(sum(plan.parts().values())) / 1e9
 
 
 def trl(setting: GpuSettings) -> StepOutcome:
@@ -236,11 +138,11 @@ def trl(setting: GpuSettings) -> StepOutcome:
         case |= {"bf16": case.pop("dtype") == "bfloat16", "gradient_checkpointing": False}
         python = str(setting.peers)
         return [
-            _on_device(setting, "ours", size, work="update", tasks=_tasks(), weights="own"),
+            on_device(setting, "ours", size, work="update", tasks=_tasks(), weights="own"),
             Variant(f"TRL {version}, {size}", "models/trl_update.py", "grpo", case, python),
         ]
 
-    return _race(setting, map(variants, setting.fitting(2 * UPDATE_BYTES)))
+    return race(setting, map(variants, setting.fitting(2 * UPDATE_BYTES)))
 
 
 def synchronizations(setting: GpuSettings) -> StepOutcome:
@@ -321,6 +223,98 @@ def devices(setting: GpuSettings) -> StepOutcome:
     return StepOutcome([section], [speed(Goal("devices: two GPUs against one"), two, single)])
 
 
+def evaluation(setting: GpuSettings) -> StepOutcome:
+    """Compare an evaluation of 64 prompts of different lengths with and without continuous batching."""
+    ways: dict[str, dict[str, object]] = {
+        "continuous batching": {"work": "evaluation", "size": min(32, setting.prompts)},
+        "one batch": {"work": "evaluation", "size": None},
+        "generate": {"work": "evaluation by generate"},
+    }
+    case: dict[str, object] = {"group_size": setting.prompts}
+
+    def variants(size: str) -> list[Variant]:
+        return [
+            on_device(setting, f"evaluation, {name}", size, **way, **case)
+            for name, way in ways.items()
+        ]
+
+    return race(setting, map(variants, setting.fitting(SAMPLING_BYTES)))
+
+
+def quantized(setting: GpuSettings) -> StepOutcome:
+    """Compare updates of adapters on a base of 16, 8 and 4 bits: speed, and peaks of memory."""
+    if not installed("bitsandbytes"):
+        raise Skipped("needs bitsandbytes (the extra `quantized`)")
+
+    def variants(size: str) -> list[Variant]:
+        case = {**setting.case(size), "tasks": _tasks(), "devices": [setting.device] * 2}
+        return [
+            Variant(f"{name}, {size}", FILE, "two_policies", {**case, "quantization": name})
+            for name in QUANTIZATIONS
+        ]
+
+    return race(setting, map(variants, setting.fitting(TEAMS["adapters"][1])))
+
+
+def _run(setting: GpuSettings, name: str, size: str, **options: object) -> Variant:
+    case = {**setting.case(size), "device": setting.device, "updates": setting.run_updates}
+    return Variant(f"{name}, {size}", RUNS, "run", {**case, "options": options})
+
+
+def in_flight(setting: GpuSettings) -> StepOutcome:
+    """Compare runs with workers: answers that continue under new weights, a fixed lag, and no lag."""
+    adapters = {"model.lora": {"r": 16}}
+    flight = {**LAG, "algorithm.rollout.in_flight": True}
+
+    def variants(size: str) -> list[Variant]:
+        return [
+            _run(setting, "in flight", size, **adapters, **flight),
+            _run(setting, "lag 2", size, **adapters, **LAG),
+            _run(setting, "no lag", size, **adapters),
+        ]
+
+    # The learner and two workers have a copy each.
+    return race(setting, map(variants, setting.fitting(3 * TEAMS["adapters"][1])))
+
+
+def servers(setting: GpuSettings) -> StepOutcome:
+    """Compare runs whose policies a vLLM server samples: adapters, full weights by files and NCCL, in flight."""
+    if not os.environ.get(PYTHON_VARIABLE):
+        raise Skipped(f"needs the path of a Python with vllm in {PYTHON_VARIABLE}")
+    vllm = {"inference.engine": "vllm", "inference.exact": False}
+    # Two servers and two learners share a GPU.
+    share = {**vllm, "inference.flags": {"gpu_memory_utilization": 0.2}}
+    flight = {**LAG, "algorithm.rollout.in_flight": True}
+    adapters = {**share, "model.lora": {"r": 16}}
+    size = setting.fitting(2 * UPDATE_BYTES)[0]
+    runs = [
+        _run(setting, "vLLM, adapters", size, **adapters),
+        _run(setting, "vLLM, adapters, exact", size, **{**adapters, **EXACT}),
+        _run(setting, "vLLM, adapters, in flight", size, **adapters, **flight),
+        _run(setting, "vLLM, full weights", size, **share),
+        _run(setting, "vLLM, full weights, in flight", size, **share, **flight),
+    ]
+    if setting.devices > 1:
+        places = {f"policies.{name}.sample_on": [1] for name in ("summarizer", "elaborator")}
+        places |= {f"policies.{name}.device": "cuda:0" for name in ("summarizer", "elaborator")}
+        nccl = {**share, **places, "inference.transfer": "nccl"}
+        runs.append(_run(setting, "vLLM, full weights by NCCL", size, **nccl))
+    return measure_each(setting, runs)
+
+
+def shards(setting: GpuSettings) -> StepOutcome:
+    """Compare the peak memory of processes that share a model with that of one process."""
+    if setting.device != "cpu" and setting.devices < 2:
+        raise Skipped(f"needs two GPUs, and there is {setting.devices}")
+    shape = SIZES[setting.fitting(UPDATE_BYTES)[0]]
+    case = {"device": setting.device, "dtype": setting.dtype, "processes": 2}
+    case |= {"hidden": shape.hidden, "layers": shape.layers}
+    (figures,) = setting.compare([Variant("two processes", RUNS, "shards", case)])
+    ratio = figures.spread(lambda trial: trial.figures["ratio"])
+    goal = Goal("shards: peak of each of two processes against one", at_most=0.6)
+    return StepOutcome([[figures]], [Judgement(goal, ratio)])
+
+
 STEPS: dict[str, Callable[[GpuSettings], StepOutcome]] = {
     "gradients": gradients,
     "probe": probe,
@@ -329,14 +323,23 @@ STEPS: dict[str, Callable[[GpuSettings], StepOutcome]] = {
     "sampling": sampling,
     "learning": learning,
     "update": update,
-    "trl": trl,
+    "evaluation": evaluation,
+    "quantized": quantized,
+    "in_flight": in_flight,
+    "servers": servers,
+    "shards": shards,
     "devices": devices,
+    "trl": trl,
 }
 """All steps, the most important first."""
 
 
 def failures(outcomes: Mapping[str, StepOutcome | str]) -> Iterator[str]:
-    """Yield a line for each step without figures."""
+    """Yield a line for each step without figures, and for each variant that failed."""
     for name, outcome in outcomes.items():
         if isinstance(outcome, str):
             yield f"{name}: {outcome}"
+            continue
+        for judgement in outcome.judgements:
+            if judgement.note.startswith("failed"):
+                yield f"{name}, {judgement.goal.name}: {judgement.note}"

@@ -32,10 +32,9 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
-from tools.performance.models import learning, sampling, update, workload
+from tools.performance.gpu.settings import PEAK
+from tools.performance.models import evaluation, learning, sampling, update, workload
 from tools.performance.models.workload import Case
-
-PEAK = "device GB"
 
 PROBE = "probe-rendezvous-v0"
 
@@ -46,6 +45,8 @@ VARIANTS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     "packed": learning.ours,
     "padded": learning.padded_batch,
     "update": update.ours,
+    "evaluation": evaluation.ours,
+    "evaluation by generate": evaluation.transformers_generate,
 }
 """Trials that know no device's memory."""
 
@@ -184,8 +185,10 @@ def probe(device: str, updates: int, group_size: int) -> Iterator[dict[str, Any]
     yield {"units": updates * group_size * len(team), "figures": figures}
 
 
-def two_policies(devices: list[str], **arguments: Any) -> Iterator[dict[str, Any]]:
-    """Update two policies, each on a device of its own or both on one."""
+def two_policies(
+    devices: list[str], quantization: str = "none", **arguments: Any
+) -> Iterator[dict[str, Any]]:
+    """Update two policies with adapters on two devices or one, and tell the peak of the first device's memory."""
     case = Case(device=devices[0], **arguments)
     env = workload.environment()
     specs = {
@@ -194,6 +197,7 @@ def two_policies(devices: list[str], **arguments: Any) -> Iterator[dict[str, Any
             max_new_tokens=case.new_tokens,
             compute_dtype=case.dtype,
             device=device,
+            quantization=quantization,
             lora=update.LORA,
         )
         for agent, device in zip(env.possible_agents, devices, strict=True)
@@ -201,6 +205,10 @@ def two_policies(devices: list[str], **arguments: Any) -> Iterator[dict[str, Any
     team = load_team({agent: agent for agent in specs}, specs)
     try:
         starts = [Start(task_id=task) for task in case.tasks]
-        yield from update.updates(env, team, starts, case.group_size)
+        for answer in update.updates(env, team, starts, case.group_size):
+            peak = {}
+            if case.device.startswith("cuda"):
+                peak[PEAK] = torch.cuda.max_memory_allocated(case.device) / 1e9
+            yield {**answer, "figures": {**answer.get("figures", {}), **peak}}
     finally:
         env.close()

@@ -72,7 +72,7 @@ def main(
     results.finish("One completion of each prompt", {**settings, "device": device}, json_file)
 
 
-def requests(case: Case) -> list[Prompt]:
+def requests(case: Case, vocabulary: int) -> list[Prompt]:
     """Return prompts with one beginning and random tokens, of lengths in equal ratios, in random order.
 
     The limits of their completions are spread evenly up to the maximum, since no text ends by itself.
@@ -81,7 +81,7 @@ def requests(case: Case) -> list[Prompt]:
     lengths = torch.logspace(torch.tensor(SHORTEST).log2(), torch.tensor(LONGEST).log2(), number, 2)
     limits = torch.linspace(max(1, case.new_tokens // 8), case.new_tokens, number).long()
     limits = limits[torch.randperm(number, generator=generator)]
-    ids = torch.randint(1000, 20_000, (number, LONGEST), generator=generator)
+    ids = torch.randint(1000, 20_000, (number, LONGEST), generator=generator) % vocabulary
     ids[:, : SHORTEST // 2] = ids[0, : SHORTEST // 2]
     return [
         Prompt(
@@ -103,7 +103,7 @@ def ours(size: int | None, **arguments: Any) -> Iterator[dict[str, Any]]:
     case = Case(**arguments)
     engine = case.policy().engine
     engine.caching = Caching(continuous_batching=size)
-    prompts = requests(case)
+    prompts = requests(case, engine.model.config.vocab_size)
     for part in (shorten(prompts), prompts):
         rows = engine._sample_prompts(part, 1)
         yield {"units": sum(len(row.tokens) for row in rows)}
@@ -114,7 +114,7 @@ def transformers_generate(**arguments: Any) -> Iterator[dict[str, Any]]:
     case = Case(**arguments)
     policy = case.policy("float32")
     policy.model.to(getattr(torch, case.dtype))
-    prompts = requests(case)
+    prompts = requests(case, policy.model.config.vocab_size)
     options: Any = GenerationConfig  # whose constructor has no types
     for part in (shorten(prompts), prompts):
         width = max(len(prompt.ids) for prompt in part)

@@ -2,8 +2,9 @@
 
 python -m tools.performance.models.shards [--hidden 768] [--layers 12] [--dtype bfloat16] [--lora 16]
 
-A random Llama is saved, and each process loads it, learns twice and samples on the CPU. Peaks are those of the
-process (`VmHWM`) above what it holds after the same work with a tiny model, beside the estimate of `plan`.
+A random Llama is saved, and each process loads it, learns twice and samples. On a CPU peaks are those of the
+process (`VmHWM`) above what it holds after the same work with a tiny model, on GPUs those of its device. The
+estimate of `plan` stands beside them.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 PHASES = ("load", "learn", "sample")
 
 
 def save_model(folder: Path, arguments: argparse.Namespace) -> int:
     """Save a random model with the tokenizer of the tiny one; return its number of weights."""
-    import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from llm_decpomdp.agents.models.tiny import character_tokenizer
@@ -53,6 +55,14 @@ def memory(name: str) -> float:
     """Return a figure of this process in gigabytes (10^9 bytes), such as `VmHWM`."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) * 1024 / 1e9  # type: ignore[index]
+
+
+def reset_peak(on_cpu: bool) -> None:
+    """Let the peak of memory begin anew."""
+    if on_cpu:
+        Path("/proc/self/clear_refs").write_text("5")
+    else:
+        torch.cuda.reset_peak_memory_stats()
 
 
 def work(folder: Path, arguments: argparse.Namespace) -> None:
@@ -94,12 +104,14 @@ def work(folder: Path, arguments: argparse.Namespace) -> None:
     # The first pass loads libraries and makes threads.
     run(load_team({"x": "x"}, {"x": PolicySpec(name=TINY_MODEL, **options)}), lambda _: None)
     gc.collect()
-    base = memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")
+    on_cpu = arguments.device == "cpu"
+    base = memory("VmRSS") if on_cpu else torch.cuda.memory_allocated() / 1e9
+    reset_peak(on_cpu)
 
     def take_peak(phase: str) -> None:
-        peaks[phase] = max(memory("VmHWM") - base, 0.01)
-        Path("/proc/self/clear_refs").write_text("5")
+        peak = memory("VmHWM") if on_cpu else torch.cuda.max_memory_allocated() / 1e9
+        peaks[phase] = max(peak - base, 0.01)
+        reset_peak(on_cpu)
 
     spec = PolicySpec(name=str(folder), **options)
     team = load_team({"x": "x"}, {"x": spec}, hollow=size > 1)
@@ -109,9 +121,11 @@ def work(folder: Path, arguments: argparse.Namespace) -> None:
     os._exit(0)
 
 
-def measure(size: int, folder: Path, words: list[str], port: int) -> dict[str, float]:
+def measure(size: int, folder: Path, words: list[str], port: int, on_cpu: bool) -> dict[str, float]:
     """Return the peaks of the largest of some processes."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if on_cpu:
+        environment["CUDA_VISIBLE_DEVICES"] = ""
     # Freed tensors go back to the system, so that a peak is that of the tensors.
     environment |= {"MALLOC_MMAP_THRESHOLD_": "131072", "MASTER_ADDR": "127.0.0.1"}
     environment |= {"WORLD_SIZE": str(size), "MASTER_PORT": str(port)}
@@ -165,6 +179,8 @@ def main() -> None:
     parser.add_argument("--lora", type=int, default=0, help="rank of an adapter; 0: all weights")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--reduce-once", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--json", action="store_true", help="print the peaks as a line of JSON too")
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
@@ -173,8 +189,10 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         weights, words = save_model(Path(folder), arguments), sys.argv[1:]
-        alone = measure(1, Path(folder), words, free_port())
-        each = measure(arguments.processes, Path(folder), words, free_port())
+        alone, each = (
+            measure(size, Path(folder), words, free_port(), arguments.device == "cpu")
+            for size in (1, arguments.processes)
+        )
         planned = [plan_peak(Path(folder), arguments, size) for size in (1, arguments.processes)]
     print(f"{weights / 1e6:.0f} M weights, {' '.join(words) or 'defaults'}; gigabytes of a process")
     print(f"{'':8}{'1':>8}{arguments.processes:>8}   ratio")
@@ -185,6 +203,8 @@ def main() -> None:
         print(f"{phase:8}{whole:8.2f}{share:8.2f}{share / whole:8.2f}")
     print(f"{'planned':8}{planned[0]:8.2f}{planned[1]:8.2f}{planned[1] / planned[0]:8.2f}")
     print(f"{'/ peak':8}{planned[0] / whole:8.2f}{planned[1] / share:8.2f}")
+    if arguments.json:
+        print(json.dumps({"one GB": whole, "each GB": share, "ratio": share / whole}))
 
 
 if __name__ == "__main__":
