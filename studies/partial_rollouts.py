@@ -69,7 +69,7 @@ def train(arm: str, seed: int, updates: int) -> None:
     correction = "truncate" if ARMS[arm] else "none"
     settings = LearnerOptions(learning_rate=4e-3, max_grad_norm=1.0, correction=correction)
     learner = ALGORITHMS["magrpo"].make_learner(here.team, settings, seed)
-    options = TrainerOptions(group_size=GROUP_SIZE, seed=seed, starts_per_bundle=1, **ARMS[arm])
+    options = TrainerOptions(group_size=GROUP_SIZE, seed=seed, starts_per_bundle=99, **ARMS[arm])
     kind = InFlightWorkers if options.in_flight else ProcessRolloutWorkers
     workers = WeightSync(kind(partial(state, seed), 1), learner.policies, lambda: learner.updates)
     batches = [every_start(here.env)] * updates

@@ -190,4 +190,4 @@ def test_batches_of_several_updates_wait_for_each_other() -> None:
     timer = Timer()
     assert pool.sample(three, timer) == [[]] and timer.seconds == {"sampling": 2.0}
     assert pool.sample(two, Timer()) == [[]]
-    assert order == [3, 2, 1]  # index of each batch
+    assert order == [1, 3, 2]  # index of each batch

@@ -14,7 +14,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from llm_decpomdp.benchmarks.config.load import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from tools.performance.gpu import __main__ as command
 from tools.performance.gpu import runs, settings, steps, trials
 from tools.performance.gpu.settings import SIZES, GpuSettings, Skipped, StepOutcome, write_model
@@ -26,7 +26,6 @@ from tools.performance.harness.trials import (
     Measurement,
     Variant,
 )
-
 
 CONFIG = runs.ROOT / "benchmarks" / "configs" / "demo_tldr.yaml"
 
