@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -45,9 +45,11 @@ class Rows(TrainerCallback):
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
 
-    def on_log(self, trainer: Trainer, row: dict[str, Any], rollouts: Sequence[Rollout]) -> None:
+    def on_log(
+        self, trainer: Trainer, row: Mapping[str, Any], rollouts: Sequence[Rollout] = ()
+    ) -> None:
         """Keep a row."""
-        self.rows.append(row)
+        self.rows.append(dict(row))
 
 
 def state(seed: int) -> WorkerState:
@@ -66,18 +68,19 @@ def state(seed: int) -> WorkerState:
 def train(arm: str, seed: int, updates: int) -> None:
     """Train a team, and print the share of the optimum that it reaches and the means of metrics."""
     here, rows = state(seed), Rows()
+    env: Any = here.env
     correction = "truncate" if ARMS[arm] else "none"
     settings = LearnerOptions(learning_rate=4e-3, max_grad_norm=1.0, correction=correction)
     learner = ALGORITHMS["magrpo"].make_learner(here.team, settings, seed)
-    options = TrainerOptions(group_size=GROUP_SIZE, seed=seed, starts_per_bundle=99, **ARMS[arm])
+    options = TrainerOptions(group_size=GROUP_SIZE, seed=seed, rollout_batch_size=99, **ARMS[arm])
     kind = InFlightWorkers if options.in_flight else ProcessRolloutWorkers
     workers = WeightSync(kind(partial(state, seed), 1), learner.policies, lambda: learner.updates)
-    batches = [every_start(here.env)] * updates
+    batches = [every_start(env)] * updates
     source = make_source(here.env, here.team, workers, learner, options, batches, can_prefetch=True)
     begin = time.perf_counter()
     Trainer(here.env, here.team, learner, source, options, [rows]).train()
     seconds = time.perf_counter() - begin
-    share = value(here.env, here.team) / PROBES[PROBE].optimum
+    share = value(env, here.team) / PROBES[PROBE].optimum
     means = {n: np.mean([row[n] for row in rows.rows if n in row] or [0.0]) for n in NAMES}
     words = ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
     print(f"{arm}, seed {seed}: {share:.3f} of the optimum, {words}, {seconds:.0f} s", flush=True)

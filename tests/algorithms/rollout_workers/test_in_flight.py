@@ -32,7 +32,7 @@ from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers.test_pool import Puppet, PuppetCrew, batches
 
-BATCH = UpdateBatch(0, 0, (Start(seed=1),), 1, RolloutOptions(starts_per_bundle=1), 4, False)
+BATCH = UpdateBatch(0, 0, (Start(seed=1),), 1, RolloutOptions(rollout_batch_size=1), 4, False)
 
 
 def team() -> dict[str, CausalLM]:

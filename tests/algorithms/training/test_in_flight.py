@@ -29,7 +29,7 @@ from tests.algorithms.runs import Run, build, on_call, recording_team, sampled
 
 LEARNER = {"correction": "truncate"}
 OPTIONS: dict[str, Any] = {
-    "starts_per_bundle": 2,
+    "rollout_batch_size": 2,
     "eval_starts": worker_states.EVAL_STARTS,
     "lag": 2,
     "in_flight": True,

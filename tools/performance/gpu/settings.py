@@ -155,7 +155,8 @@ def race(setting: GpuSettings, races: Iterable[Sequence[Variant]]) -> StepOutcom
 
     Where one fails, the others are measured, and nothing is judged.
     """
-    sections, judgements = [], []
+    sections: list[Sequence[Measured]] = []
+    judgements: list[Judgement] = []
     for variants in races:
         try:
             first, *rivals = section = setting.compare(variants)
@@ -173,7 +174,8 @@ def race(setting: GpuSettings, races: Iterable[Sequence[Variant]]) -> StepOutcom
 
 def measure_each(setting: GpuSettings, variants: Sequence[Variant]) -> StepOutcome:
     """Measure variants that survive each other; those that fail are judgements with the reason."""
-    measured, judgements = [], []
+    measured: list[Measured] = []
+    judgements: list[Judgement] = []
     for variant in variants:
         try:
             measured += setting.compare([variant])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from llm_decpomdp.agents.inference.options import QUANTIZATIONS
@@ -23,7 +23,7 @@ from tools.performance.gpu.settings import (
     on_device,
     race,
 )
-from tools.performance.harness.trials import Goal, Judgement, Spread, Variant, speed
+from tools.performance.harness.trials import Goal, Judgement, Measured, Spread, Variant, speed
 from tools.performance.models import workload
 from tools.performance.models.update import LORA, installed_versions
 
@@ -92,7 +92,8 @@ def _prompts() -> list[list[str]]:
 def update(setting: GpuSettings) -> StepOutcome:
     """Measure updates of MAGRPO with adapters and with own weights, and compare their peaks with `plan`."""
     case: dict[str, object] = {"work": "update", "tasks": _tasks()}
-    measured, judgements = [], []
+    measured: list[Sequence[Measured]] = []
+    judgements: list[Judgement] = []
     for weights, (name, bytes_a_weight) in TEAMS.items():
         for size in setting.fitting(bytes_a_weight, at_least=0):
             outcome = measure_each(
@@ -115,7 +116,11 @@ def planned_gigabytes(setting: GpuSettings, size: str, weights: str) -> float:
     lengths = (float(setting.new_tokens),)
     common: dict[str, Any] = {"name": size, "shape": shape, "trained": True, "dtype": setting.dtype}
     if weights == "adapters":
-        both = {"policies": ("aux_0", "main_0"), "prompts": tuple(prompts), "lengths": 2 * lengths}
+        both: dict[str, Any] = {
+            "policies": ("aux_0", "main_0"),
+            "prompts": tuple(prompts),
+            "lengths": 2 * lengths,
+        }
         models = [PlannedModel(**both, **common, adapters=2 * shape.adapter(LORA))]
     else:
         models = [
@@ -295,7 +300,9 @@ def servers(setting: GpuSettings) -> StepOutcome:
         _run(setting, "vLLM, full weights, in flight", size, **share, **flight),
     ]
     if setting.devices > 1:
-        places = {f"policies.{name}.sample_on": [1] for name in ("summarizer", "elaborator")}
+        places: dict[str, object] = {
+            f"policies.{name}.sample_on": [1] for name in ("summarizer", "elaborator")
+        }
         places |= {f"policies.{name}.device": "cuda:0" for name in ("summarizer", "elaborator")}
         nccl = {**share, **places, "inference.transfer": "nccl"}
         runs.append(_run(setting, "vLLM, full weights by NCCL", size, **nccl))
