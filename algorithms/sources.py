@@ -73,7 +73,7 @@ def add_wrappers(
     if options.in_flight:
         from llm_decpomdp.algorithms.training.in_flight import InFlightSource
 
-        source = InFlightSource(source, learner, options.lag, workers)
+        source = InFlightSource(source, learner, options.lag)
     elif options.lag:
         from llm_decpomdp.algorithms.training.async_rollouts import AsyncSource
 

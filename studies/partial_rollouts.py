@@ -21,10 +21,11 @@ from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS, LearnerOptions
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WeightSync, WorkerState
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.sources import make_source
+from llm_decpomdp.algorithms.sources import add_wrappers
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
+from llm_decpomdp.algorithms.training.rollout_source import SampledSource
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.envs.probes.known import PROBES
@@ -74,9 +75,10 @@ def train(arm: str, seed: int, updates: int) -> None:
     learner = ALGORITHMS["magrpo"].make_learner(here.team, settings, seed)
     options = TrainerOptions(group_size=GROUP_SIZE, seed=seed, rollout_batch_size=99, **ARMS[arm])
     kind = InFlightWorkers if options.in_flight else ProcessRolloutWorkers
-    workers = WeightSync(kind(partial(state, seed), 1), learner.policies, lambda: learner.updates)
+    worker = kind(partial(state, seed), 1)
     batches = [every_start(env)] * updates
-    source = make_source(here.env, here.team, workers, learner, options, batches, can_prefetch=True)
+    sampled = SampledSource(env, here.team, worker, learner, options, batches)
+    source = add_wrappers(sampled, env, here.team, learner, options, can_prefetch=True)
     begin = time.perf_counter()
     Trainer(here.env, here.team, learner, source, options, [rows]).train()
     seconds = time.perf_counter() - begin

@@ -15,20 +15,23 @@ batches: a run that continues samples them again, with the weights of the checkp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WeightSync
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.async_rollouts import check_lag
 from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
-    SourceWrapper,
     TrainBatch,
     UpdateRequest,
     make_request,
 )
+from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.training.trainer import Trainer
 
 
 class InFlightSource(SourceWrapper):
@@ -38,19 +41,19 @@ class InFlightSource(SourceWrapper):
         source: Samples them.
         learner: Learns from them.
         lag: k, at least 1.
-        workers: Samples for the source.
 
     Raises:
         ValueError: If the workers take no weights while they sample, if starts depend on what the last update has
             sampled, or if the learner's weights are in shards.
     """
 
-    def __init__(
-        self, source: RolloutSource, learner: BaseLearner, lag: int, workers: WeightSync
-    ) -> None:
+    def __init__(self, source: RolloutSource, learner: BaseLearner, lag: int) -> None:
         super().__init__(source, "in_flight")
         check_lag(source, learner, lag)
-        if not isinstance(workers.rollout_worker, InFlightWorkers):
+        inner = source
+        while isinstance(inner, SourceWrapper):
+            inner = inner.source
+        if not isinstance(getattr(inner, "worker", None), InFlightWorkers):
             raise ValueError(
                 "in_flight needs worker processes that take weights while they sample: set "
                 "cluster.rollout_workers with cluster.engine=local (in Python, sample with InFlightWorkers), or "
@@ -61,8 +64,12 @@ class InFlightSource(SourceWrapper):
                 "in_flight sends whole weights while workers sample, and here they are in shards: set "
                 "learner.fsdp_size=1, or in_flight=false"
             )
-        self.learner, self.lag, self.workers = learner, lag, workers
+        self.learner, self.lag = learner, lag
         self._begun = 0  # the newest update whose batch was begun
+
+    def on_init_end(self, trainer: Trainer) -> None:
+        """Keep the trainer, which knows the version of the weights."""
+        self._trainer = trainer
 
     def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Return the rollouts of an update, and let workers begin with those of later ones.
@@ -77,7 +84,7 @@ class InFlightSource(SourceWrapper):
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Return the metrics of the other source, and those of versions."""
-        versions = version_metrics(batch.rollouts, self.learner.agents, self.workers.version())
+        versions = version_metrics(batch.rollouts, self.learner.agents, self._trainer.version)
         return {**self.source.metrics(batch), **versions}
 
     def finish(self) -> None:
