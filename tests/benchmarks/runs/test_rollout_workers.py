@@ -95,7 +95,11 @@ def test_workers_without_rollout_batches_are_refused(runs: Runs) -> None:
         runs.config("algorithm.rollout.rollout_batch_size=0")
 
 
-IN_FLIGHT = [*BUNDLES, "algorithm.rollout.max_async_level=2", "algorithm.rollout.in_flight=true"]
+IN_FLIGHT = [
+    *ROLLOUT_BATCHES,
+    "algorithm.rollout.max_async_level=2",
+    "algorithm.rollout.in_flight=true",
+]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +122,9 @@ def test_weights_in_flight_are_refused_where_they_cannot_be_or_break_a_promise(
 
 def test_weights_in_flight_need_a_lag_and_have_workers_of_their_own(runs: Runs) -> None:
     with pytest.raises(ConfigError, match=r"in_flight=True means nothing with max_async_level=0"):
-        runs.config(*BUNDLES, "algorithm.rollout.in_flight=true", "cluster.rollout_workers=1")
+        runs.config(
+            *ROLLOUT_BATCHES, "algorithm.rollout.in_flight=true", "cluster.rollout_workers=1"
+        )
     config = runs.config(*IN_FLIGHT, "cluster.rollout_workers=1")
     assert isinstance(make_rollout_worker(resolve(config), {}), InFlightWorkers)
 
