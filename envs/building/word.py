@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -242,13 +242,21 @@ class WordGame(BlockGame):
         """The known numbers and the exploits."""
         first = only("builder_0", each(_build_share))
         all_know = self.knowledge == "all"
+        silent: Callable[[WordTask], float] | None = None
+        if all_know:
+            silent = OPTIMUM.exact
+        elif (
+            self.num_agents == 2
+        ):  # for more agents it is not proven that no silent team earns more
+            silent = partial(score_alone, agents=[0])
         return {
             "optimum": OPTIMUM,
             "alone": Strategy(each(_build_largest_share), exact=score_alone),
             "silent": Strategy(
                 each(_build_share) if all_know else first,
-                exact=(lambda task: 1.0) if all_know else partial(score_alone, agents=[0]),
+                exact=silent,
                 changes={"num_turns": 1, "channel": {}},
+                limit=lambda task: 1.0,
             ),
             "random": Strategy(each(_build_anywhere)),
             **exploits("put X Y COLOR"),

@@ -44,6 +44,8 @@ def test_exact_numbers_are_those_of_a_family_with_messages() -> None:
         "random",
     }
     assert exact_numbers(make("coophumaneval-v0", source="bundled")) == {}
+    # With three agents, a team without messages that earns more is not excluded.
+    assert exact_numbers(make("build-word-v0", num_agents=3)) == {}
 
 
 class Halting(Gold):
