@@ -1,13 +1,14 @@
-"""Calls of reward and mode, the parts of an environment, with checks of what they return."""
+"""Calls of reward and mode, the parts of an environment, with checks of what they return, and their description."""
 
 from __future__ import annotations
 
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from llm_decpomdp.interfaces import Info, Mode, Turn, Verdict
+from llm_decpomdp.interfaces import Component, Info, Mode, Reward, Turn, Verdict
 
 
 class PartError(TypeError):
@@ -156,3 +157,19 @@ def _named(
             f"{names} on the task {task.task_id!r}"
         )
     return [agent for agent in agents if agent in names]
+
+
+def describe_reward(reward: Reward) -> dict[str, Any]:
+    """Describe a reward by JSON-able data.
+
+    Returns:
+        `maximum`, the most that a turn can earn, or `None` where that is not known, and `components`: for each
+        name the fields of its `Component`, with an empty text where the reward has none. `cumulative` is true
+        where the points of an episode sum to its score, and else missing.
+    """
+    texts = reward.components if isinstance(reward.components, Mapping) else {}
+    return {
+        "maximum": getattr(reward, "maximum", None),
+        "components": {name: asdict(texts.get(name, Component())) for name in reward.components},
+        **({"cumulative": True} if getattr(reward, "cumulative", False) else {}),
+    }

@@ -1,12 +1,10 @@
-"""An episode as text for people and central critics, and the description of a reward."""
+"""An episode as text for people and central critics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llm_decpomdp.interfaces import Component, Reward, Verdict
+from llm_decpomdp.interfaces import Reward, Verdict
 from llm_decpomdp.utils.text import plain
 
 if TYPE_CHECKING:
@@ -69,22 +67,6 @@ def _block(console: Console, title: str, text: str, color: str) -> None:
     console.rule(plain(title), align="left", style=color)
     # No line breaks of its own, so that code can be copied.
     console.print(plain(text), soft_wrap=True)
-
-
-def describe_reward(reward: Reward) -> dict[str, Any]:
-    """Describe a reward by JSON-able data.
-
-    Returns:
-        `maximum`, the most that a turn can earn, or `None` where that is not known, and `components`: for each
-        name the fields of its `Component`, with an empty text where the reward has none. `cumulative` is true
-        where the points of an episode sum to its score, and else missing.
-    """
-    texts = reward.components if isinstance(reward.components, Mapping) else {}
-    return {
-        "maximum": getattr(reward, "maximum", None),
-        "components": {name: asdict(texts.get(name, Component())) for name in reward.components},
-        **({"cumulative": True} if getattr(reward, "cumulative", False) else {}),
-    }
 
 
 def notes(reward: Reward, verdict: Verdict) -> list[str]:

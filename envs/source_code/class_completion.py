@@ -28,8 +28,13 @@ from llm_decpomdp.envs.source_code.classes import (
     segment,
 )
 from llm_decpomdp.envs.source_code.completion import SOLUTION, bodies
-from llm_decpomdp.envs.source_code.extraction import Attempts, split_blocks
-from llm_decpomdp.envs.source_code.parsing import MAX_CHARACTERS, SyntaxProblem, syntax_tree
+from llm_decpomdp.envs.source_code.parsing import (
+    MAX_CHARACTERS,
+    Attempts,
+    SyntaxProblem,
+    split_blocks,
+    syntax_tree,
+)
 from llm_decpomdp.envs.source_code.statements import (
     BLOCKS,
     Statement,

@@ -3,7 +3,7 @@
 The rule, which all families of code share:
 
 1. Reasoning, later turns and invisible characters are removed (`chat_text.py`).
-2. The answer is split into blocks: fenced ones, and those that parse amid prose (`extraction.py`).
+2. The answer is split into blocks: fenced ones, and those that parse amid prose (`parsing.py`).
 3. Of all definitions of a function at the top level of blocks the best one is chosen: complete before one
    without `return`, before a broken attempt, before an import, before a quotation of the prompt, before an empty
    body (`statements.is_stub`); then fenced before prose; then the last. A definition is a function, a lambda, an
@@ -18,7 +18,7 @@ The rule, which all families of code share:
 
 Everything is decided on the AST. Only code that does not parse is read as text, by the rules of `_read_text` and
 `_returns_in_text`, to distinguish a broken attempt from no attempt. Reading never raises an error, and its work is
-bounded: see `MAX_READ` of `extraction.py`. A completion of several blocks can run only code that a single block
+bounded: see `MAX_READ` of `parsing.py`. A completion of several blocks can run only code that a single block
 could also contain.
 """
 
@@ -32,18 +32,16 @@ from functools import cached_property
 from itertools import islice
 
 from llm_decpomdp.envs.source_code.chat_text import find_answer
-from llm_decpomdp.envs.source_code.extraction import (
+from llm_decpomdp.envs.source_code.parsing import (
+    FUNCTIONS,
+    MAX_CHARACTERS,
     Attempts,
+    FunctionNode,
+    SyntaxProblem,
     continuations,
     dedent,
     parts_that_parse,
     split_blocks,
-)
-from llm_decpomdp.envs.source_code.parsing import (
-    FUNCTIONS,
-    MAX_CHARACTERS,
-    FunctionNode,
-    SyntaxProblem,
     syntax_tree,
 )
 from llm_decpomdp.envs.source_code.statements import (

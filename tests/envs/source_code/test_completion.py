@@ -8,8 +8,13 @@ from hypothesis import strategies as st
 
 from llm_decpomdp.envs.coding.feedback import lost_results, names
 from llm_decpomdp.envs.source_code.completion import Reading, read
-from llm_decpomdp.envs.source_code.extraction import ATTEMPT, MAX_READ
-from llm_decpomdp.envs.source_code.parsing import find_function, remove_function, syntax_tree
+from llm_decpomdp.envs.source_code.parsing import (
+    ATTEMPT,
+    MAX_READ,
+    find_function,
+    remove_function,
+    syntax_tree,
+)
 from llm_decpomdp.envs.source_code.statements import signature
 
 SQ = "def sq(x):\n    y = aux(x)\n    return y + 1"

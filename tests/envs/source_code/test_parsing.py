@@ -13,9 +13,11 @@ import llm_decpomdp
 from llm_decpomdp.envs.coding.feedback import lost_results
 from llm_decpomdp.envs.source_code import parsing as code
 from llm_decpomdp.envs.source_code.completion import read
-from llm_decpomdp.envs.source_code.extraction import ATTEMPT, CHARACTERS, MAX_READ
 from llm_decpomdp.envs.source_code.parsing import (
+    ATTEMPT,
+    CHARACTERS,
     MAX_CHARACTERS,
+    MAX_READ,
     MAX_TOKENS,
     end_of_bound,
     explodes,
