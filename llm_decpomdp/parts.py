@@ -1,4 +1,4 @@
-"""Calls of reward and mode, the parts of an environment, with checks of what they return, and their description."""
+"""Calls of reward and mode, the parts of an environment, with checks of what they return; their description."""
 
 from __future__ import annotations
 
