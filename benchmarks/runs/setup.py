@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
@@ -211,21 +211,15 @@ def validate(config: Config) -> Config:
     with raise_config_errors():
         config.make_train_env()  # it alone sees `train_split`, which it may refuse
         env = config.make_eval_env()
-    return fit(config, env).config
+    return fit(config, env)[0]
 
 
-class Fitted(NamedTuple):
-    """A configuration that fits its environment, with its team, algorithm and learner as declared."""
+def fit(config: Config, env: DecPOMDPEnv) -> tuple[Config, TeamSpec, Algorithm, LearnerOptions]:
+    """Check a configuration against its environment, and set the sizes that only the environment knows.
 
-    config: Config
-    team: TeamSpec
-    algorithm: Algorithm
-    learner: LearnerOptions
-    """For a single update, before the schedule is known."""
-
-
-def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
-    """Check a configuration against its environment, and set the sizes that only the environment knows."""
+    Returns:
+        The configuration, its team and its algorithm as declared, and the options of the learner for one update.
+    """
     config = config.with_sizes(env)
     if config.output.trackers:
         check_trackers(config.output.trackers)
@@ -278,7 +272,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> Fitted:
         raise ConfigError(f"section algorithm: {error}") from None
     if config.learner.shards > 1:
         check_shards(config, team.policies, algorithm, learner)
-    return Fitted(config, team, algorithm, learner)
+    return config, team, algorithm, learner
 
 
 def learner_options(config: Config, total_updates: int, team: TeamSpec) -> LearnerOptions:

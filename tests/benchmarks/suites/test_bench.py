@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.suites.job import DONE, FAILED
+from llm_decpomdp.benchmarks.suites import cost
+from llm_decpomdp.benchmarks.suites.job import DONE, FAILED, Job
 from llm_decpomdp.benchmarks.suites.leaderboard import read_leaderboard
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.benches import SUITE, bench, results, suite
@@ -98,12 +99,22 @@ def test_a_dry_run_counts_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_dry_run_names_broken_arms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = tmp_path / "out"
+def test_dry_run_names_broken_arms_and_computes_each_cost_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms: list[str] = []
+
+    def compute(job: Job) -> cost.JobCost:
+        arms.append(job.arm.name)
+        return job_cost(job)
+
+    job_cost, output = cost.job_cost, tmp_path / "out"
+    monkeypatch.setattr(cost, "job_cost", compute)
     assert bench(suite(tmp_path), "--dry-run", "--output", str(output)) == 1
     told = capsys.readouterr().out
     assert "PROBLEM: broken: naive_concatenation needs a team" in told
     assert not output.exists()
+    assert sorted(arms) == ["broken", "gold", "random"]
 
 
 @pytest.mark.parametrize(
