@@ -23,7 +23,14 @@ from difflib import get_close_matches
 from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.schema import KEYS, OPTIONAL, OWNERS, SECTIONS, SWITCHES
+from llm_decpomdp.benchmarks.config.schema import (
+    FORMER,
+    KEYS,
+    OPTIONAL,
+    OWNERS,
+    SECTIONS,
+    SWITCHES,
+)
 from llm_decpomdp.validation import LISTED, unknown
 
 ALGORITHM_SECTIONS = {
@@ -69,15 +76,13 @@ ROOT_KEYS = {
 """Other keys, by their whole names."""
 
 FLAT_KEYS = {
-    "algorithm.num_generations": "algorithm.group_size",
-    "algorithm.prompts_per_update": "algorithm.train_batch_size",
     **{
         f"{key.partition('.')[0]}.{name}": key
         for key, (_, name) in OWNERS.items()
         if key.rpartition(".")[2] != name or key.count(".") > 1
     },
     **{f"sampler.{name}": key for key, (_, name) in OWNERS.items() if key.startswith("inference.")},
-    "algorithm.starts_per_bundle": "algorithm.rollout.rollout_batch_size",
+    **{f"algorithm.{FORMER[name]}": key for key, (_, name) in OWNERS.items() if name in FORMER},
 }
 """Keys of earlier versions, where sections had no sections in them, and their keys here."""
 

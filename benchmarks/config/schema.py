@@ -291,17 +291,11 @@ class Config(Options):
     def flat(self) -> dict[str, Any]:
         """Return the configuration as earlier versions stored it: without sections in sections."""
         *sections, own = map(vars, self.algorithm.parts())
-        algorithm = {k: v for k, v in own.items() if not sections_of(AlgorithmConfig, k)}
+        values = {k: v for k, v in own.items() if not sections_of(AlgorithmConfig, k)}
         for section in sections:
-            algorithm |= section
-        for key, old in (
-            ("group_size", "num_generations"),
-            ("train_batch_size", "prompts_per_update"),
-        ):
-            algorithm[old] = algorithm.pop(key)
+            values |= section
         # Earlier versions had no `options`; an empty one must not look like a change.
-        if not algorithm["options"]:
-            del algorithm["options"]
+        algorithm = {FORMER.get(k, k): v for k, v in values.items() if v or k != "options"}
         return {**asdict(self), "algorithm": algorithm}
 
     def with_sizes(self, env: DecPOMDPEnv) -> Config:
@@ -384,6 +378,13 @@ SIZES: dict[str, Callable[[DecPOMDPEnv], int]] = {
     "num_turns": lambda env: env.num_turns,
 }
 """Sizes of an environment, with or without an argument for them."""
+
+FORMER = {
+    "group_size": "num_generations",
+    "train_batch_size": "prompts_per_update",
+    "rollout_batch_size": "starts_per_bundle",
+}
+"""Options of an algorithm, and their names in earlier versions."""
 
 NO_CHOICE = (None, "auto", "bundled", DatasetConfig.train_split, DatasetConfig.eval_split)
 """Choices of problems that fit an environment with one set of them."""

@@ -12,7 +12,10 @@ from llm_decpomdp.benchmarks.config.legacy import (
     SECTION_KEYS,
     canonical,
 )
-from llm_decpomdp.benchmarks.config.schema import KEYS
+from llm_decpomdp.benchmarks.config.schema import FORMER, KEYS, Config
+from llm_decpomdp.benchmarks.runs.setup import load_config
+
+NAMED = ("group_size", "train_batch_size", "rollout.rollout_batch_size")
 
 
 def nested(key: str, value: Any = 1) -> dict[str, Any]:
@@ -25,6 +28,15 @@ def nested(key: str, value: Any = 1) -> dict[str, Any]:
 def test_every_key_that_the_tables_lead_to_exists_and_none_that_is_gone() -> None:
     assert {*SECTION_KEYS.values(), *ROOT_KEYS.values()} <= set(KEYS)
     assert not set(GONE) & set(KEYS)
+
+
+def test_suites_and_older_folders_call_options_as_before() -> None:
+    """Else a suite that goes on with a new version would refuse the folders of its jobs."""
+    flat = Config().flat()
+    assert not FORMER.keys() & flat["algorithm"].keys()
+    values = canonical({"algorithm": dict.fromkeys(FORMER.values(), 3)})
+    assert [values[f"algorithm.{key}"] for key in NAMED] == [3, 3, 3]
+    assert load_config(flags=canonical(flat)) == load_config()
 
 
 @pytest.mark.parametrize("section", ALGORITHM_SECTIONS)
