@@ -132,7 +132,7 @@ def test_metrics_of_versions() -> None:
 def long_answers() -> WorkerState:
     """Two tiny models with answers of some hundred tokens."""
     team = {
-        agent: tiny_causal_lm("ab", Sampling(max_new_tokens=90), seed=seed)
+        agent: tiny_causal_lm("ab", Sampling(max_new_tokens=90), context=512, seed=seed)
         for agent, seed in (("x", 1), ("y", 2))
     }
     for policy in team.values():  # the end becomes rare
