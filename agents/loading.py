@@ -280,7 +280,12 @@ def _shared_bases(
     for name, spec in policies.items():
         base = _base(spec)
         if base is not None:
-            computing = (spec.attn_implementation, spec.gradient_checkpointing, pick(Caching, spec))
+            computing = (
+                spec.attn_implementation,
+                spec.gradient_checkpointing,
+                spec.fused_kernels,
+                pick(Caching, spec),
+            )
             key = (base, spec.compute_dtype, spec.device, spec.quantization, *computing)
             groups.setdefault(key, {})[name] = spec
     return [(key[0], group) for key, group in groups.items() if len(group) > 1]
@@ -360,6 +365,7 @@ def load_policy(
     attn_implementation: str | None = None,
     gradient_checkpointing: bool = False,
     caching: Caching | None = None,
+    fused_kernels: bool = False,
     seed: int = 0,
     prompting: Prompting | None = None,
     quantization: str = "none",
@@ -378,6 +384,7 @@ def load_policy(
         attn_implementation: Attention of transformers, such as `sdpa`; `None` for its default.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         caching: Options of keys and values.
+        fused_kernels: Learn with kernels that compute less: equal gradients up to rounding.
         seed: Seed of the sampler, and of a new adapter's weights.
         prompting: Chat template variables, and the handling of long prompts.
         quantization: `none`, `8bit` or `4bit`: the weights below an adapter.
@@ -396,6 +403,7 @@ def load_policy(
         device=str(device),
         attn_implementation=attn_implementation,
         gradient_checkpointing=gradient_checkpointing,
+        fused_kernels=fused_kernels,
         quantization=quantization,
         lora=None if lora is None else dict(lora),
     )

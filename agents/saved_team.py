@@ -42,6 +42,7 @@ _MACHINE = (
     "device",
     "attn_implementation",
     "gradient_checkpointing",
+    "fused_kernels",
     *names(Caching),
     "lora",
     "name",

@@ -1,4 +1,4 @@
-"""Log-probabilities of the completions of one prompt, by one forward pass that shares the prompt.
+"""Log-probabilities of the completions of prompts, by one forward pass that shares each prompt.
 
 All completions follow their prompt in one row. Each token sees the prompt and the tokens before it in its own
 completion, and the positions of every completion begin at the prompt's end:
@@ -8,6 +8,7 @@ row        p p p  a a  b b b         mask of b's last token   1 1 1  0 0  1 1 1
 position   0 1 2  3 4  3 4 5
 ```
 
+A row may hold several prompts with their completions, one after the other; their tokens do not see each other.
 There is no padding. Only the logits of a few tokens are in memory at once: the backward pass computes all others
 again.
 
@@ -25,12 +26,19 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
+from llm_decpomdp.agents.inference.packed_attention import dense_mask, encode_layout
+
 ROW_TOKENS = 4096
-"""Longest row, unless one completion alone is longer: attention costs the square of it."""
+"""Longest row, unless one completion alone is longer: attention with a dense mask costs the square of it."""
 
 LOGITS_AT_ONCE = 2**24  # most logits in memory at a time
 
+HEAD_ROWS = 16  # rows of logits between two passes over memory, about 3 MB with 49,152 tokens
+
 Rows = Sequence[Sequence[int]]
+
+PromptRows = tuple[Sequence[int], Rows]
+"""Token ids of a prompt, at least one, and of its completions, each at least one."""
 
 Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
 """Makes the context of the first computation of the logits, and that of the second."""
@@ -43,14 +51,25 @@ def packed_log_probs(
     divisor: float,
     contexts: Contexts = noop_context_fn,
 ) -> Tensor:
-    """Return log-probabilities of all tokens of `rows`, one row after the other, (K,), float32.
+    """Return `log_probs_of_prompts` of one prompt."""
+    return log_probs_of_prompts(model, [(prompt, rows)], divisor, contexts)
+
+
+def log_probs_of_prompts(
+    model: Any,
+    prompts: Sequence[PromptRows],
+    divisor: float,
+    contexts: Contexts = noop_context_fn,
+    tiled: bool = False,
+) -> Tensor:
+    """Return log-probabilities of all tokens of completions, one completion after the other, (K,), float32.
 
     Args:
         model: A transformers model with a head for the next token, or a peft model around one.
-        prompt: Token ids, at least one.
-        rows: Token ids of the completions, each at least one.
+        prompts: Prompts with their completions.
         divisor: Divides the logits.
         contexts: Around the first computation of the logits, and around the second.
+        tiled: Whether the model's attention reads layouts of rows (packed_attention.py) and not masks.
     """
     base, device = unwrap_peft(model), model.device
     config = base.config.get_text_config()
@@ -62,13 +81,18 @@ def packed_log_probs(
     size = max(1, LOGITS_AT_ONCE // config.vocab_size)
     options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
     parts: list[Tensor] = []
-    for part in split_rows(rows, ROW_TOKENS - len(prompt)):
-        ids, positions, mask = _pack(prompt, part, device, dtype)
+    for row in fill_rows(prompts):
+        # The last token of a completion predicts none.
+        layout = tuple((len(ids), tuple(len(text) - 1 for text in rows)) for ids, rows in row)
+        mask = encode_layout(layout) if tiled else dense_mask(layout, device, dtype)
+        ids, positions = _pack(row, device)
         states = base.get_decoder()(
             input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False
         ).last_hidden_state[0]
-        hidden = torch.split(_sources(states, len(prompt), part), size)
-        tokens = torch.tensor([token for row in part for token in row], device=device)
+        hidden = torch.split(_sources(states, row), size)
+        tokens = torch.tensor(
+            [token for _, rows in row for text in rows for token in text], device=device
+        )
         for chunk, targets in zip(hidden, torch.split(tokens, size), strict=True):
             # The logits of one chunk fit into memory, so the first ones are kept.
             parts.append(
@@ -110,6 +134,21 @@ def unwrap_peft(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
+def fill_rows(prompts: Sequence[PromptRows]) -> Iterator[list[PromptRows]]:
+    """Fill rows of at most `ROW_TOKENS` tokens, in order; a prompt is repeated if its completions are divided."""
+    row: list[PromptRows] = []
+    size = 0
+    for prompt, completions in prompts:
+        for part in split_rows(completions, ROW_TOKENS - len(prompt)):
+            added = len(prompt) + sum(map(len, part))
+            if row and size + added > ROW_TOKENS:
+                yield row
+                row, size = [], 0
+            row.append((prompt, part))
+            size += added
+    yield row
+
+
 def split_rows(rows: Rows, room: int) -> Iterator[Rows]:
     """Split the rows, in order, into parts of at most `room` tokens or of one row."""
     part: list[Sequence[int]] = []
@@ -123,36 +162,34 @@ def split_rows(rows: Rows, room: int) -> Iterator[Rows]:
     yield part
 
 
-def _sources(states: Tensor, start: int, rows: Rows) -> Tensor:
+def _sources(states: Tensor, row: Sequence[PromptRows]) -> Tensor:
     """Select the states of a row, (L, size), that predict the completions' tokens, (K, size)."""
     # The prompt's last state predicts the first token of each completion. It is not selected by an index: several
     # threads would add its gradients in the order in which they arrive.
-    first, rest = states[start - 1 : start], states[start:]
-    parts = torch.split(rest, [len(row) - 1 for row in rows])
-    return torch.cat([state for part in parts for state in (first, part)])
+    selected: list[Tensor] = []
+    start = 0
+    for prompt, completions in row:
+        lengths = [len(completion) - 1 for completion in completions]
+        begin, end = start + len(prompt), start + len(prompt) + sum(lengths)
+        first, rest = states[begin - 1 : begin], states[begin:end]
+        for part in torch.split(rest, lengths):
+            selected += (first, part)
+        start = end
+    return torch.cat(selected)
 
 
-def _pack(
-    prompt: Sequence[int], rows: Rows, device: torch.device, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return token ids and positions, both (1, L), and the mask that is added to attention, (1, 1, L, L)."""
-    start = len(prompt)
-    ids, positions, owners = list(prompt), list(range(start)), [-1] * start
-    for owner, row in enumerate(rows):
-        length = len(row) - 1  # the last token predicts none
-        ids += row[:-1]
-        positions += range(start, start + length)
-        owners += [owner] * length
-    owner_of = torch.tensor(owners, device=device)
-    sees = (owner_of.unsqueeze(1) == owner_of) | (owner_of == -1)
-    hidden = ~sees.tril()
-    mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
-    mask.masked_fill_(hidden, torch.finfo(dtype).min)
-    return (
-        torch.tensor([ids], device=device),
-        torch.tensor([positions], device=device),
-        mask[None, None],
-    )
+def _pack(row: Sequence[PromptRows], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return token ids and positions of a row, both (1, L)."""
+    ids: list[int] = []
+    positions: list[int] = []
+    for prompt, completions in row:
+        start = len(prompt)
+        ids += prompt
+        positions += range(start)
+        for completion in completions:
+            ids += completion[:-1]
+            positions += range(start, start + len(completion) - 1)
+    return torch.tensor([ids], device=device), torch.tensor([positions], device=device)
 
 
 def _head_log_probs(
@@ -175,22 +212,37 @@ class _TokenLogProbs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, tokens: Tensor, divisor: float) -> Tensor:
         ctx.divisor = divisor
-        tempered = logits.float() / divisor if divisor != 1 else logits.float()
-        normalizer = tempered.logsumexp(-1)
+        selected: list[Tensor] = []
+        normalizers: list[Tensor] = []
+        for part, targets in zip(_in_parts(logits), _in_parts(tokens), strict=True):
+            tempered = part.float() / divisor if divisor != 1 else part.float()
+            normalizers.append(tempered.logsumexp(-1))
+            selected.append(tempered.gather(-1, targets.unsqueeze(-1)).squeeze(-1))
+        normalizer = torch.cat(normalizers)
         ctx.save_for_backward(logits, tokens, normalizer)
-        return tempered.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - normalizer
+        return torch.cat(selected) - normalizer
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, None, None]:
         logits, tokens, normalizer = ctx.saved_tensors
-        tempered = logits.float() / ctx.divisor if ctx.divisor != 1 else logits
-        # grad * (1 at the token - probability), in one tensor.
-        gradient = (tempered - normalizer.unsqueeze(-1)).exp_().mul_(0.0 - grad.unsqueeze(-1))
-        place = tokens.unsqueeze(-1)
-        gradient.scatter_(-1, place, gradient.gather(-1, place) + grad.unsqueeze(-1))
-        if ctx.divisor != 1:
-            gradient.div_(ctx.divisor)
-        return gradient.to(logits.dtype), None, None
+        gradients = torch.empty_like(logits)
+        columns = (logits, tokens.unsqueeze(-1), normalizer.unsqueeze(-1), grads.unsqueeze(-1))
+        parts = zip(*map(_in_parts, (gradients, *columns)), strict=True)
+        for gradient, part, place, normal, grad in parts:
+            tempered = part.float() / ctx.divisor if ctx.divisor != 1 else part
+            # grad * (1 at the token - probability), in one tensor.
+            scores = (tempered - normal).exp_().mul_(0.0 - grad)
+            scores.scatter_(-1, place, scores.gather(-1, place) + grad)
+            if ctx.divisor != 1:
+                scores.div_(ctx.divisor)
+            gradient.copy_(scores)
+        return gradients, None, None
+
+
+def _in_parts(values: Tensor) -> Sequence[Tensor]:
+    """Return parts of values (K, ...) whose logits stay in the cache of a CPU; on a GPU all of them."""
+    # Equal parts, since torch may divide the sum over a single row among threads.
+    return values.chunk(len(values) // HEAD_ROWS or 1) if values.device.type == "cpu" else [values]
 
 
 def token_log_probs(logits: Tensor, tokens: Tensor, divisor: float | Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from llm_decpomdp.agents.inference.sampler import SetAdapters
 
 def can_batch_adapters(model: Any) -> bool:
     """Check whether rows of one batch can have different adapters: all must be products of two matrices."""
-    return all(map(_is_plain, _layers(model)))
+    return all(map(is_plain, adapter_layers(model)))
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def batched_adapters(model: Any, adapters: Sequence[str]) -> Iterator[SetAdapter
 
     The model is one for which `can_batch_adapters` is true. The context gives the function that sets the rows.
     """
-    masks, layers = _ColumnMasks(), _layers(model)
+    masks, layers = _ColumnMasks(), adapter_layers(model)
     forwards = [_StackedAdapters(layer, adapters, masks) for layer in layers]
     try:
         for layer, forward in zip(layers, forwards, strict=True):
@@ -44,12 +44,14 @@ def batched_adapters(model: Any, adapters: Sequence[str]) -> Iterator[SetAdapter
             del layer.forward
 
 
-def _layers(model: Any) -> list[Any]:
+def adapter_layers(model: Any) -> list[Any]:
+    """Return the layers of a peft model that hold adapters, of any kind."""
     kinds = (BaseTunerLayer, AuxiliaryTrainingWrapper)
     return [part for part in model.modules() if isinstance(part, kinds)]
 
 
-def _is_plain(layer: Any) -> bool:
+def is_plain(layer: Any) -> bool:
+    """Check whether the adapters of a layer are products of two matrices, and nothing replaces its `forward`."""
     replaced = "forward" in vars(layer)  # by accelerate, where a model is spread over devices
     if type(layer) is not Linear or layer.fan_in_fan_out or replaced:
         return False

@@ -124,6 +124,10 @@ class ModelOptions(Caching, Prompting, Sampling):
     """Attention of transformers, such as `sdpa`; `None` takes its default."""
     gradient_checkpointing: bool = False
     """Compute activations twice instead of keeping them: less memory, more time."""
+    fused_kernels: bool = False
+    """Learn with attention that computes only the scores that tokens need (flex attention on a GPU), and with the
+    product of an adapter inside that of the frozen weights. Less time and memory, and the same gradients up to
+    rounding. A model that does not agree with them is trained without. Not with `learner.fsdp_size`."""
     quantization: str = option("none", choices=QUANTIZATIONS)
     """Weights of the frozen model below adapters in 8 or 4 bits (NF4), by bitsandbytes, for sampling and learning.
     Only with an adapter, and not with servers or `learner.fsdp_size`."""

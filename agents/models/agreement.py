@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from llm_decpomdp.agents.inference.fused import can_fuse_kernels, fused_kernels
 from llm_decpomdp.agents.inference.log_probs import (
     Rows,
+    log_probs_of_prompts,
     packed_log_probs,
     padded_log_probs,
     plain_log_probs,
@@ -182,8 +184,7 @@ def choose_scoring(
     model: Any, dtype: torch.dtype, tokens: Sequence[int]
 ) -> tuple[bool, ScoringMethod]:
     """Return whether rows of tokens can be packed, and the method for those that are not."""
-    probe = [*tokens, *tokens, *tokens][:24]
-    prompt, rows = probe[::3], [probe[1::3], probe[2::3][:5]]
+    prompt, rows = _probe_rows(tokens)
     reason = _packing_failure(model, dtype, prompt, rows)
     if reason is None:
         return True, padded_log_probs
@@ -199,14 +200,44 @@ def choose_scoring(
     return False, plain_log_probs
 
 
+def agrees_with_fused_kernels(model: Any, dtype: torch.dtype, tokens: Sequence[int]) -> bool:
+    """Check whether packed rows of tokens with fused kernels have the log-probabilities of plain rows."""
+
+    def score(model: Any, prompt: Sequence[int], rows: Rows, divisor: float) -> Tensor:
+        with fused_kernels(model):
+            return log_probs_of_prompts(model, [(prompt, rows)], divisor, tiled=True)
+
+    attention = unwrap_peft(model).config._attn_implementation
+    reason = f"attention {attention!r} is not `sdpa` of the interface of transformers"
+    if can_fuse_kernels(model):
+        prompt, rows = _probe_rows(tokens)
+        reason = _scoring_failure(model, dtype, score, prompt, rows) or ""
+    if reason:
+        logger.warning("model.fused_kernels has no effect with this model: %s", reason)
+    return not reason
+
+
+def _probe_rows(tokens: Sequence[int]) -> tuple[Sequence[int], Rows]:
+    """Return a short prompt and two completions of tokens."""
+    probe = [*tokens, *tokens, *tokens][:24]
+    return probe[::3], [probe[1::3], probe[2::3][:5]]
+
+
 def _packing_failure(
     model: Any, dtype: torch.dtype, prompt: Sequence[int], rows: Rows
 ) -> str | None:
     attention = unwrap_peft(model).config._attn_implementation
     if attention not in PACKABLE_ATTENTION:
         return f"attention {attention!r} takes no mask for each pair of tokens"
+    return _scoring_failure(model, dtype, packed_log_probs, prompt, rows)
+
+
+def _scoring_failure(
+    model: Any, dtype: torch.dtype, method: ScoringMethod, prompt: Sequence[int], rows: Rows
+) -> str | None:
+    """Return why a method does not give the log-probabilities of plain rows; `None` if it does."""
     try:
-        difference = _scoring_difference(model, dtype, packed_log_probs, prompt, rows)
+        difference = _scoring_difference(model, dtype, method, prompt, rows)
     except torch.OutOfMemoryError:
         raise
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:

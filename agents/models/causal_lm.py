@@ -194,24 +194,35 @@ class CausalLM:
         Raises:
             ValueError: If there are no completions, or one has no tokens.
         """
-        if not completions or not all(completion.tokens for completion in completions):
+        return self.log_probs_of_prompts([(prompt, completions)])[0]
+
+    def log_probs_of_prompts(
+        self, prompts: Sequence[tuple[str, Sequence[Completion]]]
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Return `log_probs` of several prompts with their completions, by one pass if the model allows it."""
+        every = [completion for _, completions in prompts for completion in completions]
+        if not all(completions for _, completions in prompts) or not all(c.tokens for c in every):
             raise ValueError(
                 "log_probs needs completions with their sampled tokens; some have none"
             )
         self.engine.activate(self.adapter)
-        rows = [completion.tokens for completion in completions]
-        values = self.engine.log_probs(self.encode(prompt), rows, self.sampling.divisor)
-        lengths = torch.tensor([len(row) for row in rows], device=values.device)
-        columns = torch.arange(int(lengths.max()), device=values.device)
-        mask = columns < lengths.unsqueeze(1)  # (G, T)
-        return torch.zeros_like(mask, dtype=values.dtype).masked_scatter(mask, values), mask.float()
+        rows = [[completion.tokens for completion in completions] for _, completions in prompts]
+        encoded = [self.encode(prompt) for prompt, _ in prompts]
+        values = self.engine.log_probs_of_prompts(
+            [*zip(encoded, rows, strict=True)], self.sampling.divisor
+        )
+        parts = torch.split(values, [sum(map(len, tokens)) for tokens in rows])
+        return [_pad(part, tokens) for part, tokens in zip(parts, rows, strict=True)]
+
+    def count_tokens(self, prompt: str, completions: Sequence[Completion]) -> int:
+        """Return the number of tokens of a prompt and its completions in a pass."""
+        return len(self.encode(prompt)) + sum(len(completion.tokens) for completion in completions)
 
     def keep_reference(self) -> None:
         """Make a copy of the present weights the reference; with an adapter it is the model without adapters."""
         if self.adapter is None:
             self._reference = {name: weight.detach().clone() for name, weight in self._trainable()}
 
-    @torch.no_grad()
     def reference_log_probs(
         self, prompt: str, completions: Sequence[Completion]
     ) -> tuple[Tensor, Tensor]:
@@ -220,8 +231,15 @@ class CausalLM:
         Raises:
             RuntimeError: If there is no reference.
         """
+        return self.reference_log_probs_of_prompts([(prompt, completions)])[0]
+
+    @torch.no_grad()
+    def reference_log_probs_of_prompts(
+        self, prompts: Sequence[tuple[str, Sequence[Completion]]]
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Return `log_probs_of_prompts` under the reference, without a gradient; errors as of one prompt."""
         with self._compute_reference():
-            return self.log_probs(prompt, completions)
+            return self.log_probs_of_prompts(prompts)
 
     @torch.no_grad()
     def features(self, texts: Sequence[str]) -> Tensor:
@@ -328,3 +346,11 @@ class CausalLM:
         for name, weight in trainable.items():
             weight.copy_(cut_as(state["weights"][name], weight))
         self.engine.free()
+
+
+def _pad(values: Tensor, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Return the values of rows of tokens, one row after the other, as (G, T) with 0 on padding, and the mask."""
+    lengths = torch.tensor([len(row) for row in rows], device=values.device)
+    columns = torch.arange(int(lengths.max()), device=values.device)
+    mask = columns < lengths.unsqueeze(1)  # (G, T)
+    return torch.zeros_like(mask, dtype=values.dtype).masked_scatter(mask, values), mask.float()

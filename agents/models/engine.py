@@ -6,18 +6,24 @@ Policies with different adapters share the frozen base model and are sampled in 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
+from peft.helpers import disable_input_dtype_casting
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from llm_decpomdp.agents.inference.continuous import sample_continuously
 from llm_decpomdp.agents.inference.decoding import attention_span, decoding
+from llm_decpomdp.agents.inference.fused import fused_kernels
 from llm_decpomdp.agents.inference.in_flight import NewerWeights, sample_in_flight
-from llm_decpomdp.agents.inference.log_probs import packed_log_probs, padded_log_probs
+from llm_decpomdp.agents.inference.log_probs import (
+    PromptRows,
+    log_probs_of_prompts,
+    padded_log_probs,
+)
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.inference.options import Caching
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
@@ -35,6 +41,7 @@ from llm_decpomdp.agents.inference.sampler import (
 from llm_decpomdp.agents.models.agreement import (
     SamplingMethod,
     ScoringMethod,
+    agrees_with_fused_kernels,
     choose_sampling,
     choose_scoring,
     continues_prefixes,
@@ -55,6 +62,7 @@ class ModelEngine:
         compute_dtype: `float32`, `bfloat16`, or `auto`: bfloat16 where the device is fast with it.
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         caching: Options of keys and values; `None` for the defaults.
+        fused_kernels: Learn with the kernels of `fused.py`, if the model agrees with them.
 
     Raises:
         ValueError: If `compute_dtype` is unknown, no token ends a completion, or the model has dropout, with which
@@ -69,6 +77,7 @@ class ModelEngine:
         compute_dtype: str = "auto",
         gradient_checkpointing: bool = False,
         caching: Caching | None = None,
+        fused_kernels: bool = False,
     ) -> None:
         # Dropout would make the learner's distribution differ from the sampler's.
         self.model = model.eval()
@@ -87,6 +96,7 @@ class ModelEngine:
         self._prefixes: PrefixCache | None = None
         self._continued: set[str | None] = set()  # adapters whose samples from a prefix agree
         self._packs: bool | None = None  # unknown until the first use
+        self._fuses = fused_kernels  # after the first use, whether the model agrees with them
         self._score_unpacked: ScoringMethod = padded_log_probs  # known with `_packs`
         self._span = attention_span(model.config)
         self._warned_of_span = False
@@ -247,27 +257,39 @@ class ModelEngine:
     def log_probs(
         self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float
     ) -> Tensor:
-        """Return differentiable log-probabilities of all tokens of `rows`, one row after the other.
+        """Return `log_probs_of_prompts` of one prompt, and of its completions `rows`."""
+        return self.log_probs_of_prompts([(prompt, rows)], divisor)
+
+    def log_probs_of_prompts(self, prompts: Sequence[PromptRows], divisor: float) -> Tensor:
+        """Return differentiable log-probabilities of all tokens of completions, one completion after the other.
 
         Args:
-            prompt: Token ids.
-            rows: Token ids of completions.
+            prompts: Token ids of prompts, and of the completions of each.
             divisor: Divides the logits.
 
         Returns:
             (K,), float32, in nats.
         """
-        packs = self._can_pack(prompt, rows)
+        packs = all(self._can_pack(prompt, rows) for prompt, rows in prompts)
         with self._computing(), self._checkpointing():
             if packs:
-                return packed_log_probs(self.model, prompt, rows, divisor, self._recomputing)
-            return self._score_unpacked(self.model, prompt, rows, divisor)
+                with self._kernels():
+                    return log_probs_of_prompts(
+                        self.model, prompts, divisor, self._recomputing, self._fuses
+                    )
+            parts = (self._score_unpacked(self.model, *one, divisor) for one in prompts)
+            return torch.cat([*parts])
 
     def _can_pack(self, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> bool:
         """Check whether rows can be packed, by the model and by their lengths."""
         if self._packs is None:
             self._packs, self._score_unpacked = choose_scoring(
                 self.model, self.compute_dtype, (*prompt, *rows[0])
+            )
+            self._fuses = (
+                self._fuses
+                and self._packs
+                and agrees_with_fused_kernels(self.model, self.compute_dtype, (*prompt, *rows[0]))
             )
         # Packed rows have no windows, so every layer must see whole rows.
         fits = len(prompt) + max(map(len, rows)) <= self._span
@@ -337,14 +359,27 @@ class ModelEngine:
             {"use_reentrant": False, "preserve_rng_state": False, "context_fn": self._recomputing}
         )
 
+    @contextmanager
+    def _kernels(self) -> Iterator[None]:
+        """Choose the kernels of a learner's pass."""
+        with ExitStack() as stack:
+            if hasattr(self.model, "peft_config"):
+                # Autocast rounds the weights of adapters to the format of their input, so it needs no cast.
+                casts = self.compute_dtype == torch.float32
+                stack.enter_context(disable_input_dtype_casting(self.model, active=not casts))
+            if self._fuses:
+                stack.enter_context(fused_kernels(self.model))
+            yield
+
     def _recomputing(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Return contexts of a layer's first pass and of its second, which must have the adapter of the first."""
-        return nullcontext(), self._use_adapter(self.adapter)
+        return nullcontext(), self._repeat(self.adapter)
 
     @contextmanager
-    def _use_adapter(self, adapter: str | None) -> Iterator[None]:
+    def _repeat(self, adapter: str | None) -> Iterator[None]:
         self.activate(adapter)
-        yield
+        with self._kernels():
+            yield
 
     @contextmanager
     def _checkpointing(self) -> Iterator[None]:

@@ -81,6 +81,7 @@ def _engine(model: Any, tokenizer: Any, options: ModelOptions) -> ModelEngine:
         compute_dtype=options.compute_dtype,
         gradient_checkpointing=options.gradient_checkpointing,
         caching=pick(Caching, options),
+        fused_kernels=options.fused_kernels,
     )
 
 

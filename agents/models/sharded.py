@@ -43,6 +43,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from llm_decpomdp.agents.inference.log_probs import (
     ROW_TOKENS,
+    PromptRows,
     packed_log_probs,
     padded_log_probs,
     split_rows,
@@ -177,10 +178,9 @@ class ShardedEngine(ModelEngine):
         for name, weight in self.model.named_parameters():
             targets[name].data = change(whole(weight.detach()))
 
-    def log_probs(
-        self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float
-    ) -> Tensor:
-        """Compute `ModelEngine.log_probs`, while the other processes do so with their own rows."""
+    def log_probs_of_prompts(self, prompts: Sequence[PromptRows], divisor: float) -> Tensor:
+        """Compute the log-probabilities of one prompt, while the other processes do so with their own."""
+        ((prompt, rows),) = prompts
         for engine in self.mates:
             engine.free()
         packs = self._can_pack(prompt, rows)

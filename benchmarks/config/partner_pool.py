@@ -240,6 +240,7 @@ def _compute_like(spec: PolicySpec, learner: PolicySpec) -> PolicySpec:
         compute_dtype=learner.compute_dtype if equal else spec.compute_dtype,
         attn_implementation=learner.attn_implementation,
         gradient_checkpointing=learner.gradient_checkpointing,
+        fused_kernels=learner.fused_kernels,
     )
 
 

@@ -345,6 +345,11 @@ def check_shards(
                 f"policy {name!r} has quantization={spec.quantization}, and quantized weights cannot be cut into "
                 "shards: set it to none, or learner.fsdp_size=1"
             )
+        if spec.can_be_trained and spec.fused_kernels:
+            raise ConfigError(
+                f"policy {name!r} has fused_kernels=true, which keep weights that shards free after each layer: "
+                "set it to false, or learner.fsdp_size=1"
+            )
         # The launcher gives each process a GPU; a fixed one would be shared by all of them.
         if spec.can_be_trained and ":" in spec.device:
             raise ConfigError(

@@ -60,6 +60,7 @@ MODEL: dict[str, Any] = {
     "model.device": "cpu",
     "model.attn_implementation": "eager",
     "model.gradient_checkpointing": True,
+    "model.fused_kernels": True,
     "model.prefix_cache": 0.0,
     "model.static_cache": True,
     "model.lora": {"r": 3},
@@ -186,6 +187,7 @@ def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
     assert policy.engine.prefix_cache == 0 and policy.engine.caching.static_cache
     layers = [m for m in policy.model.modules() if isinstance(m, GradientCheckpointingLayer)]
     assert layers and all(layer.gradient_checkpointing for layer in layers)
+    assert policy.engine._fuses
 
 
 def test_the_memory_of_prefixes_and_the_rows_of_a_batch_arrive(

@@ -1,0 +1,324 @@
+"""Attention of packed rows without the scores that no token needs.
+
+A packed row has one or several prompts, each with its completions (log_probs.py):
+
+```
+row        p p p  a a  b b b  q q  c c c
+```
+
+A token sees its prompt and the tokens before it in its own completion. A dense mask hides most scores after all of
+them are computed. Here the row is cut into tiles of queries, and each tile computes the scores of the tokens that it
+sees, in float32:
+
+```
+tile       p p p            sees its beginning and itself
+tile       a a  b b b       sees p p p and itself; a mask of 5 x 5 separates a from b
+```
+
+The backward pass computes the scores again, as FlashAttention does (arXiv 2307.08691), so that no matrix of scores
+is kept. On a GPU flex attention of torch skips the blocks that a mask hides.
+
+Letters: L tokens of the row, H heads of queries, K heads of keys, D their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
+
+NAME = "llm_decpomdp_packed"
+
+BLOCK = 64
+"""Queries of a tile. Larger tiles compute more hidden scores, smaller ones more products."""
+# Forward and backward of a row of 531 tokens, milliseconds on one core with AVX-512 (float32): 23 with 64 queries,
+# 27 with 128, 36 with 256; `sdpa` with a dense mask takes 34.
+
+UNKNOWN = ("position_bias", "softcap", "s_aux")
+"""Arguments of transformers that change scores, which the tiles do not know."""
+
+Layout = tuple[tuple[int, tuple[int, ...]], ...]
+"""For each prompt of a row its number of tokens, and those of its completions."""
+
+
+def dense_mask(layout: Layout, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return the mask that is added to all scores of a row, (1, 1, L, L)."""
+    hidden = ~_visible(layout, device)
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
+    return mask.masked_fill_(hidden, torch.finfo(dtype).min)[None, None]
+
+
+def encode_layout(layout: Layout) -> Tensor:
+    """Return a layout in the place of a mask, (1, 1, 1, numbers)."""
+    # transformers passes masks of 4 dimensions on as they are.
+    numbers = [n for prompt, lengths in layout for n in (prompt, len(lengths), *lengths)]
+    return torch.tensor(numbers)[None, None, None]
+
+
+def decode_layout(mask: Tensor) -> Layout:
+    """Return the layout of `encode_layout`."""
+    numbers = mask.flatten().tolist()
+    layout = []
+    while numbers:
+        prompt, count = numbers[:2]
+        layout.append((prompt, tuple(numbers[2 : 2 + count])))
+        numbers = numbers[2 + count :]
+    return tuple(layout)
+
+
+def packed_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, Any]:
+    """Compute the attention of a row whose layout stands in the place of a mask; with another mask, as `sdpa`.
+
+    Args:
+        module: The layer.
+        query: (1, H, L, D).
+        key: (1, K, L, D).
+        value: (1, K, L, D).
+        attention_mask: The value of `encode_layout`, or any mask of transformers.
+        scaling: Factor of the scores; by default 1 / sqrt(D).
+        options: Other arguments of transformers.
+
+    Returns:
+        (1, L, H, D), and no weights.
+
+    Raises:
+        NotImplementedError: If an option changes the scores.
+    """
+    interface: Any = AttentionInterface  # whose constructor has no types
+    if attention_mask is None or attention_mask.dtype != torch.int64:
+        plain = interface()["sdpa"]
+        output: tuple[Tensor, Any] = plain(
+            module, query, key, value, attention_mask, scaling=scaling, **options
+        )
+        return output
+    for name in UNKNOWN:
+        if options.get(name) is not None:
+            raise NotImplementedError(f"packed attention does not know {name}")
+    layout = decode_layout(attention_mask)
+    if query.device.type != "cpu":
+        flex = interface()["flex_attention"]
+        mask = block_mask(layout, query.device)
+        output = flex(module, query, key, value, mask, scaling=scaling)
+        return output
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    attended: Tensor = _TiledAttention.apply(query, key, value, layout, scale)  # type: ignore[no-untyped-call]
+    return attended, None
+
+
+AttentionInterface.register(NAME, packed_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)
+
+
+@lru_cache(maxsize=1)  # all layers of a pass have the same
+def block_mask(layout: Layout, device: torch.device) -> Any:
+    """Return the mask of a row for flex attention."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    visible = _visible(layout, device)
+    length = len(visible)
+    return create_block_mask(
+        lambda _, __, query, key: visible[query, key], None, None, length, length, device
+    )
+
+
+def _visible(layout: Layout, device: torch.device) -> Tensor:
+    """Return whether each token sees each other one, (L, L)."""
+    prompts, completions = [], []
+    number = 0
+    for index, (prompt, lengths) in enumerate(layout):
+        prompts += [index] * (prompt + sum(lengths))
+        completions += [-1] * prompt
+        for length in lengths:
+            completions += [number] * length
+            number += 1
+    prompt_of, completion_of = torch.tensor([prompts, completions], device=device)
+    own = completion_of.unsqueeze(1) == completion_of
+    same = prompt_of.unsqueeze(1) == prompt_of
+    visible: Tensor = (same & (own | (completion_of == -1))).tril()
+    return visible
+
+
+class Tile(NamedTuple):
+    """Queries that are computed together, and what they see."""
+
+    queries: slice
+    keys: tuple[slice, ...]
+    """Tokens that some of the queries see; the last ones are the queries themselves."""
+    hidden: Tensor
+    """Pairs of the queries that do not see each other, (n, n)."""
+
+
+@lru_cache(maxsize=1)  # all layers of a pass have the same
+def tiles(layout: Layout) -> tuple[Tile, ...]:
+    """Return the tiles of a row; each token is a query of one of them."""
+    found: list[Tile] = []
+    start = 0
+    for prompt, lengths in layout:
+        end = start + prompt
+        found += _tiles_of_text(start, end, ())
+        seen = (slice(start, end),)
+        for first, group in _neighbors(end, [length for length in lengths if length]):
+            # One completion alone may be longer than a tile.
+            alone = len(group) == 1
+            found += (
+                _tiles_of_text(first, first + group[0], seen)
+                if alone
+                else [_tile(first, group, seen)]
+            )
+        start = end + sum(lengths)
+    return tuple(found)
+
+
+def _neighbors(start: int, lengths: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """Return the beginning and the lengths of neighboring completions that fill a tile, or of one alone."""
+    group: list[int] = []
+    for length in lengths:
+        if group and sum(group) + length > BLOCK:
+            yield start, group
+            start, group = start + sum(group), []
+        group.append(length)
+    if group:
+        yield start, group
+
+
+def _tiles_of_text(start: int, end: int, seen: tuple[slice, ...]) -> Iterator[Tile]:
+    """Cut one text into tiles; each sees the ones before."""
+    for first in range(start, end, BLOCK):
+        earlier = (slice(start, first),) if first > start else ()
+        yield _tile(first, [min(BLOCK, end - first)], (*seen, *earlier))
+
+
+def _tile(start: int, lengths: Sequence[int], seen: tuple[slice, ...]) -> Tile:
+    queries = slice(start, start + sum(lengths))
+    owners = torch.repeat_interleave(torch.tensor(lengths))
+    hidden = ~(owners.unsqueeze(1) == owners).tril()
+    keys: list[slice] = []
+    for part in (*seen, queries):  # neighbors are one part, which is not copied
+        if keys and keys[-1].stop == part.start:
+            part = slice(keys.pop().start, part.stop)
+        keys.append(part)
+    return Tile(queries, tuple(keys), hidden)
+
+
+class _TiledAttention(torch.autograd.Function):
+    """Attention tile by tile; H / K heads of queries share a head of keys."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: Layout, scale: float
+    ) -> Tensor:
+        with torch.autocast(query.device.type, enabled=False):
+            queries, keys, values = _by_key_head(query, key, value, scale)
+            heads, repeats, length, _ = queries.shape
+            size = values.shape[-1]
+            output = values.new_empty(length, heads, repeats, size)
+            normalizers = values.new_empty(heads, repeats, length)
+            for tile in tiles(layout):
+                scores = _scores(queries, keys, tile)
+                _fill_hidden(scores, tile, repeats, -torch.inf)
+                largest = scores.amax(-1, keepdim=True)
+                weights = scores.sub_(largest).exp_()
+                total = weights.sum(-1, keepdim=True)
+                attended = torch.bmm(weights, _take(values, tile)).div_(total)
+                output[tile.queries] = attended.view(heads, repeats, -1, size).permute(2, 0, 1, 3)
+                normalizer = largest.add_(total.log_())
+                normalizers[:, :, tile.queries] = normalizer.view(heads, repeats, -1)
+            result = output.view(1, length, heads * repeats, size).to(query.dtype)
+        ctx.save_for_backward(query, key, value, result, normalizers)
+        ctx.layout, ctx.scale = layout, scale
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        query, key, value, result, normalizers = ctx.saved_tensors
+        with torch.autocast(query.device.type, enabled=False):
+            queries, keys, values = _by_key_head(query, key, value, ctx.scale)
+            heads, repeats, length, size = queries.shape
+            grad = grads[0].float().reshape(length, heads, repeats, -1)
+            # sum_j p_j dp_j of each query, by its output
+            means = (grad * result.view(grad.shape)).sum(-1).permute(1, 2, 0)
+            grad = grad.permute(1, 2, 0, 3)
+            query_grad = queries.new_empty(length, heads, repeats, size)
+            key_grad, value_grad = torch.zeros_like(keys), torch.zeros_like(values)
+            for tile in tiles(ctx.layout):
+                weights = _scores(queries, keys, tile, normalizers).exp_()
+                _fill_hidden(weights, tile, repeats, 0.0)
+                received = _rows(grad, tile)
+                _add(value_grad, tile, torch.bmm(weights.transpose(1, 2), received))
+                seen = _take(values, tile)
+                through = torch.baddbmm(_column(means, tile), received, seen.transpose(1, 2))
+                through.mul_(weights)
+                own = torch.bmm(through, _take(keys, tile))
+                query_grad[tile.queries] = own.view(heads, repeats, -1, size).permute(2, 0, 1, 3)
+                _add(key_grad, tile, torch.bmm(through.transpose(1, 2), _rows(queries, tile)))
+            query_grad.mul_(ctx.scale)
+        return (
+            query_grad.view(1, length, heads * repeats, size).transpose(1, 2).to(query.dtype),
+            key_grad.unsqueeze(0).to(key.dtype),
+            value_grad.unsqueeze(0).to(value.dtype),
+            None,
+            None,
+        )
+
+
+def _by_key_head(
+    query: Tensor, key: Tensor, value: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return scaled queries (K, H / K, L, D), keys and values (K, L, D) in float32."""
+    length, size = query.shape[2:]
+    grouped = query[0].float().view(key.shape[1], -1, length, size) * scale
+    return grouped, key[0].float(), value[0].float()
+
+
+def _scores(queries: Tensor, keys: Tensor, tile: Tile, normalizers: Tensor | None = None) -> Tensor:
+    """Return the scores of a tile, less the normalizers of its queries, (K, H / K * n, tokens)."""
+    seen = _take(keys, tile).transpose(1, 2)
+    if normalizers is None:
+        return torch.bmm(_rows(queries, tile), seen)
+    return torch.baddbmm(_column(normalizers, tile), _rows(queries, tile), seen)
+
+
+def _fill_hidden(scores: Tensor, tile: Tile, repeats: int, value: float) -> None:
+    count = len(tile.hidden)
+    own = scores.view(len(scores), repeats, count, -1)[..., -count:]
+    own.masked_fill_(tile.hidden, value)
+
+
+def _rows(states: Tensor, tile: Tile) -> Tensor:
+    """Return the rows of a tile's queries, (K, H / K * n, D)."""
+    return states[:, :, tile.queries].flatten(1, 2)
+
+
+def _column(numbers: Tensor, tile: Tile) -> Tensor:
+    """Return the negative number of each query, (K, H / K * n, 1)."""
+    return numbers[:, :, tile.queries].flatten(1, 2).unsqueeze(-1).neg()
+
+
+def _take(states: Tensor, tile: Tile) -> Tensor:
+    """Return the states that a tile sees, (K, tokens, D)."""
+    if len(tile.keys) == 1:
+        return states[:, tile.keys[0]]
+    return torch.cat([states[:, part] for part in tile.keys], 1)
+
+
+def _add(sums: Tensor, tile: Tile, grad: Tensor) -> None:
+    """Add gradients to the states that a tile sees."""
+    start = 0
+    for part in tile.keys:
+        end = start + part.stop - part.start
+        sums[:, part] += grad[:, start:end]
+        start = end
