@@ -216,7 +216,12 @@ class Stateful(Protocol):
 
 @runtime_checkable
 class TrainablePolicy(Policy, Seedable, Stateful, Protocol):
-    """A policy whose parameters a learner changes; its state holds weights and the sampler's random state."""
+    """A policy whose parameters a learner changes; its state holds weights and the sampler's random state.
+
+    Its optional methods `count_tokens(prompt, completions)` and `log_probs_of_prompts(prompts)` let one pass
+    compute several pairs of a prompt and its completions (`tokens_per_pass`). The second returns what `log_probs`
+    returns for each pair. With a reference, `reference_log_probs_of_prompts` belongs to them.
+    """
 
     def log_probs(
         self, prompt: str, completions: Sequence[Completion]

@@ -1,7 +1,7 @@
 """Kernels of a learner's passes that read and write less memory (`model.fused_kernels`).
 
-Attention computes only the scores that tokens need (packed_attention.py). The product of an adapter is added within
-that of the frozen weights. Log-probabilities and gradients are equal up to rounding.
+Attention computes only the scores that tokens need (packed_attention.py). The product of an adapter is added
+inside that of the frozen weights. Log-probabilities and gradients are equal up to rounding.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ row        p p p  a a  b b b  q q  c c c
 ```
 
 A token sees its prompt and the tokens before it in its own completion. A dense mask hides most scores after all of
-them are computed. Here the row is cut into tiles of queries, and each tile computes the scores of the tokens that it
-sees, in float32:
+them are computed. Here the row is cut into tiles of queries, and each tile computes the scores of the tokens that
+it sees, in float32:
 
 ```
 tile       p p p            sees its beginning and itself

@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from typing_extensions import get_protocol_members
@@ -22,7 +22,6 @@ from llm_decpomdp.policy import ReferencedPolicy, Team, TrainablePolicy, policy_
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.critics.critic import Critic
-    from llm_decpomdp.algorithms.learning.role_deviation import RoleDeviation
 
 
 def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | None) -> float:
@@ -44,11 +43,16 @@ def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | N
 class PolicyOptimizer:
     """AdamW for the parameters of a policy, with float32 copies of 16-bit parameters.
 
-    `learning_rate` is that before the schedule. Only matrices decay, not vectors (biases, norms).
+    `learning_rate` is that before the schedule. Only matrices decay, not vectors (biases, norms). `fused` takes
+    the kernel of torch that reads and writes each weight once.
     """
 
     def __init__(
-        self, parameters: Sequence[torch.nn.Parameter], learning_rate: float, weight_decay: float
+        self,
+        parameters: Sequence[torch.nn.Parameter],
+        learning_rate: float,
+        weight_decay: float,
+        fused: bool = False,
     ) -> None:
         self.parameters = list(parameters)
         # Most steps are too small to change a 16-bit number, and would be lost without a float32 copy.
@@ -64,7 +68,9 @@ class PolicyOptimizer:
             {"params": [m for m in self.masters if m.dim() <= 1], "weight_decay": 0.0},
         ]
         # AdamW refuses empty groups, such as the vectors of an adapter.
-        self._adamw = torch.optim.AdamW([g for g in groups if g["params"]], lr=learning_rate)
+        self._adamw = torch.optim.AdamW(
+            [g for g in groups if g["params"]], lr=learning_rate, fused=fused or None
+        )
 
     def clip(self, limit: float | None) -> float:
         """Clip the gradient to the norm `limit`, and return its norm before, in the units of the loss."""
@@ -187,8 +193,6 @@ class BaseLearner(ABC):
     """The critic, if there is one."""
     has_comparator = False
     """Whether its pairs have one side from another team, or from an earlier visit of the start."""
-    role_deviation: RoleDeviation | None = None
-    """Running deviations of the agents' advantages, with `normalize_advantages: role`."""
     uses_sampling_probabilities = True
     """Whether the gradient depends on which policy has sampled, so that older samples need a correction."""
 
@@ -219,6 +223,7 @@ class BaseLearner(ABC):
                 [p for p in policy.parameters() if p.requires_grad],
                 options.learning_rate,
                 options.weight_decay,
+                options.fused_adamw,
             )
             for name, policy in self.policies.items()
         }
@@ -334,8 +339,6 @@ class BaseLearner(ABC):
             state["critic"] = self.critic.state_dict()
         if of_algorithm := self.algorithm.state_dict():
             state["algorithm"] = of_algorithm
-        if self.role_deviation:
-            state["role_deviation"] = dict(self.role_deviation.squares)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -353,5 +356,3 @@ class BaseLearner(ABC):
         # Checkpoints of version 0.x have the state of `rae` under the key `running`.
         if of_algorithm := state.get("algorithm", state.get("running")):
             self.algorithm.load_state_dict(of_algorithm)
-        if self.role_deviation:
-            self.role_deviation.squares = dict(state["role_deviation"])

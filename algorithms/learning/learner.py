@@ -1,22 +1,16 @@
-"""The learner: groups of completions become gradient steps of every trainable policy.
-
-A pass of a sharded model gathers its weights, so all processes take part: each makes equally many passes, in the
-same order. A process without completions for a pass computes a dummy completion with weight 0. If no weights are
-sharded, one pass serves several groups with the same prompt.
-"""
+"""The learner: groups of completions become gradient steps of every trainable policy."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from llm_decpomdp.agents.models.weights import has_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.learning import shards
 from llm_decpomdp.algorithms.learning.advantages import (
     GroupAdvantages,
     ValueTargets,
@@ -32,6 +26,14 @@ from llm_decpomdp.algorithms.learning.losses import (
     kl_estimate,
     mask_terms,
 )
+from llm_decpomdp.algorithms.learning.passes import (
+    LossItem,
+    fill_passes,
+    group_by_prompt,
+    loss_items,
+)
+from llm_decpomdp.algorithms.learning.role_deviation import RoleDeviation
+from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.rollouts.lanes import in_lanes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.policy import (
@@ -41,132 +43,10 @@ from llm_decpomdp.policy import (
     Team,
     TrainablePolicy,
     policy_attribute,
-    shared_engine,
-    to_messages,
 )
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.critics.states import Features
-
-
-class LossItem(NamedTuple):
-    """The completions of one agent in one group."""
-
-    position: int  # of the group among those from which this process learns
-    agent: str
-    source: GroupAdvantages
-    counts: bool = True  # False for a dummy, whose weight is 0
-
-    @property
-    def prompt(self) -> str:
-        """Prompt of the agent."""
-        return self.source.group.prompts[self.agent]
-
-    @property
-    def completions(self) -> tuple[Completion, ...]:
-        """Completions of the agent."""
-        return self.source.group.completions[self.agent]
-
-
-def loss_items(
-    groups: Sequence[GroupAdvantages],
-    agents: Mapping[str, TrainablePolicy],
-    include_zeros: bool = False,
-) -> list[LossItem]:
-    """Return the loss items of this process, in order; with sharded weights, as many as any process has.
-
-    All processes have the same order of `agents`. With `include_zeros` agents learn from advantages of 0 too.
-    """
-    items = [
-        LossItem(position, agent, group)
-        for position, group in enumerate(groups)
-        for agent, advantages in group.advantages.items()
-        if include_zeros or advantages.any()
-    ]
-    sharded = {agent for agent, policy in agents.items() if has_shards(policy.parameters())}
-    return _align_processes(items, list(agents), sharded) if sharded else items
-
-
-def group_by_prompt(items: Sequence[LossItem]) -> list[list[LossItem]]:
-    """Return microbatches: items with one agent and one prompt, which one forward pass can compute.
-
-    In whole episodes, groups of one completion often share their prompt. A pass of an agent's policy has at most
-    as many characters as that of its largest group, with the prompt before each completion.
-    """
-    # Merging must not need more memory than the largest group by itself.
-    limits: dict[str, int] = {}
-    for item in items:
-        limits[item.agent] = max(limits.get(item.agent, 0), _padded_characters([item]))
-    microbatches: list[list[LossItem]] = []
-    open_ones: dict[tuple[str, str], list[LossItem]] = {}
-    for item in items:
-        key = item.agent, item.prompt
-        microbatch = open_ones.get(key)
-        if microbatch is None or _padded_characters([*microbatch, item]) > limits[item.agent]:
-            microbatch = open_ones[key] = []
-            microbatches.append(microbatch)
-        microbatch.append(item)
-    return microbatches
-
-
-def mark_last(
-    microbatches: Sequence[Sequence[LossItem]], agents: Mapping[str, TrainablePolicy]
-) -> list[tuple[Sequence[LossItem], bool]]:
-    """Return each microbatch, and whether its pass is the last of its model: agents may share an engine."""
-    engines = [id(shared_engine(agents[items[0].agent])) for items in microbatches]
-    last = {engine: place for place, engine in enumerate(engines)}
-    places = enumerate(zip(microbatches, engines, strict=True))
-    return [(items, last[engine] == place) for place, (items, engine) in places]
-
-
-def prepare_backward(policy: TrainablePolicy, last: bool) -> None:
-    """Tell the engine of a policy whether the next backward pass is its last one in an update, if it asks."""
-    prepare = policy_attribute(shared_engine(policy), "prepare_backward")
-    if prepare is not None:
-        prepare(last)
-
-
-def _padded_characters(items: Sequence[LossItem]) -> int:
-    """Return the number of characters of items with one prompt in a padded batch."""
-    texts = [completion.text for item in items for completion in item.completions]
-    context = sum(len(message["content"]) for message in to_messages(items[0].prompt))
-    return len(texts) * (context + max(map(len, texts)))
-
-
-def _align_processes(
-    own: Sequence[LossItem], agents: Sequence[str], sharded: set[str]
-) -> list[LossItem]:
-    """Add dummies for items of sharded policies that only other processes have."""
-    by_key = {(item.position, item.agent): item for item in own}
-    dummies = {item.agent: _dummy(item) for item in reversed(own) if item.agent in sharded}
-    gathered = processes.gather([(list(by_key), dummies)])
-    all_keys = {key for keys, _ in gathered for key in keys if key[1] in sharded} | by_key.keys()
-    any_dummy = {agent: item for _, of_process in gathered for agent, item in of_process.items()}
-    order = sorted(all_keys, key=lambda key: (key[0], agents.index(key[1])))
-    return [by_key[key] if key in by_key else any_dummy[key[1]] for key in order]
-
-
-def _device(policy: TrainablePolicy) -> str:
-    return str(next(iter(policy.parameters())).device)
-
-
-def _dummy(item: LossItem) -> LossItem:
-    """Return an item with one completion and weight 0, which any process can compute."""
-    agent, source = item.agent, item.source
-    group = replace(
-        source.group,
-        prompts={agent: source.group.prompts[agent]},
-        completions={agent: source.group.completions[agent][:1]},
-        drafts=(),
-        view=None,
-    )
-    advantages = {agent: source.advantages[agent][:1]}
-    source = replace(source, group=group, weight=0.0, advantages=advantages, values={})
-    return LossItem(item.position, agent, source, counts=False)
-
-
-TOKEN_METRICS = ("entropy", "kl", "clip_fraction", "mismatch")  # always written, for each agent
-CORRECTION_TERMS = ("ratio", "masked", "weight", "square")  # of importance weights
 
 
 class Learner(BaseLearner):
@@ -208,18 +88,16 @@ class Learner(BaseLearner):
             require_whole_distribution(self._agents)
         self.critic = self.algorithm.make_critic(options, self._agents, features, processes.gather)
         self._summaries: list[Any] = []
-        if options.normalize_advantages == "role":
-            from llm_decpomdp.algorithms.learning.role_deviation import RoleDeviation
-
-            self.role_deviation = RoleDeviation()
-        self._role_sums: list[dict[str, tuple[float, int]]] = []
+        self.role_deviation = RoleDeviation() if options.normalize_advantages == "role" else None
+        """Running deviations of the agents' advantages, with `normalize_advantages: role`."""
+        self._check_passes()
 
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Compute the gradient: the mean over starts of the weighted losses of their groups.
 
         With n `updates_per_batch`, the first n - 1 steps are taken here, and the gradient is that of the last. No
         weight changes otherwise. Groups without a learning signal are counted and skipped; with sharded weights,
-        completions of other processes cost a pass (`loss_items`).
+        completions of other processes cost a pass (`shards.py`).
 
         Returns:
             The metrics of `TokenMetrics` and of the critic, `learning_rate`, `grad_norm/<policy>` (before
@@ -233,19 +111,14 @@ class Learner(BaseLearner):
         targets, critic_metrics = self.critic.assess(rollouts) if self.critic else (None, {})
         groups = self._advantages(rollouts, targets)
         self._summaries = processes.gather(self.algorithm.summarize(groups))
-        role_metrics = {}
+        role_metrics: Mapping[str, float] = {}
         if self.role_deviation:
-            self._role_sums = processes.gather(self.role_deviation.summarize(groups))
-            deviations = self.role_deviation.deviations(self._role_sums)
-            role_metrics = {f"role_deviation/{agent}": value for agent, value in deviations.items()}
-            groups = [self.role_deviation.scale(group, deviations) for group in groups]
+            groups, role_metrics = self.role_deviation.scale(groups)
         # The divisor counts all starts, with or without a signal and whatever turns they reached: a divisor that
         # depended on the samples would bias the gradient.
         starts = processes.total(len(rollouts))
         active = [g for g in groups if g.weight and (self._uses_reference or g.has_signal)]
-        items = loss_items(active, self._agents, self._uses_reference)
-        # With sharded weights, all processes have to make the same passes, so groups are not merged.
-        microbatches = [[item] for item in items] if self.is_sharded else group_by_prompt(items)
+        passes = self._passes(loss_items(active, self._uses_reference))
         old_log_probs: dict[tuple[int, str], Tensor] = {}
         several = self.options.updates_per_batch > 1
         corrects = self.options.correction != "none"
@@ -254,7 +127,7 @@ class Learner(BaseLearner):
                 self._step()
             token_metrics = TokenMetrics(self._agents, several, corrects)
             log_ratios: list[dict[str, Tensor]] = [{} for _ in active]
-            self._learn(microbatches, starts, old_log_probs, token_metrics, log_ratios)
+            self._learn(passes, starts, old_log_probs, token_metrics, log_ratios)
             if several:
                 for group, ratios in zip(active, log_ratios, strict=True):
                     size = joint_effective_sample_size(group.group, group.advantages, ratios)
@@ -292,27 +165,48 @@ class Learner(BaseLearner):
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 
-    def _learn(self, microbatches: Sequence[Sequence[LossItem]], *arguments: Any) -> None:
-        """Add the gradients of all microbatches by `_backward`; policies on different devices learn at once."""
+    def _check_passes(self) -> None:
+        """Raise an error if `tokens_per_pass` has no effect."""
+        if self.options.tokens_per_pass is None:
+            return
+        if self.is_sharded:
+            raise ValueError(
+                "all processes make the same passes of a model in shards, of one prompt each: set "
+                "tokens_per_pass=null, or learner.fsdp_size=1"
+            )
+        if not any(policy_attribute(policy, "count_tokens") for policy in self.policies.values()):
+            raise TypeError(
+                f"tokens_per_pass={self.options.tokens_per_pass} needs policies that compute several prompts in "
+                "one pass (log_probs_of_prompts, count_tokens), and the team has none: set tokens_per_pass=null"
+            )
+
+    def _passes(self, items: Sequence[LossItem]) -> Sequence[list[LossItem]]:
+        """Divide items into the passes of one step; the items of a pass have one policy."""
+        if self.is_sharded:
+            return [[item] for item in shards.align_processes(items, self._agents)]
+        microbatches = group_by_prompt(items)
+        tokens = self.options.tokens_per_pass
+        return microbatches if tokens is None else fill_passes(microbatches, self._agents, tokens)
+
+    def _learn(self, passes: Sequence[Sequence[LossItem]], *arguments: Any) -> None:
+        """Add the gradients of all passes by `_backward`; policies on different devices learn at once."""
         sharded = self.is_sharded
 
-        def learn(part: tuple[Sequence[LossItem], bool]) -> None:
-            microbatch, last = part
+        def learn(place: int) -> None:
             if sharded:
-                prepare_backward(self._agents[microbatch[0].agent], last)
-            self._backward(microbatch, *arguments)
+                shards.announce_pass(passes, place, self._agents)
+            self._backward(passes[place], *arguments)
 
         devices = {agent: _device(policy) for agent, policy in self._agents.items()}
-        parts = list(mark_last(microbatches, self._agents))
         try:
-            in_lanes(learn, parts, [devices[microbatch[0].agent] for microbatch, _ in parts])
+            in_lanes(learn, range(len(passes)), [devices[items[0].agent] for items in passes])
         except FloatingPointError:
             self._clear()  # another device may have added to a gradient behind the error
             raise
 
     def _backward(
         self,
-        microbatch: Sequence[LossItem],
+        items: Sequence[LossItem],
         starts: float,
         old_log_probs: dict[tuple[int, str], Tensor],
         token_metrics: TokenMetrics,
@@ -324,9 +218,7 @@ class Learner(BaseLearner):
         have log(pi / pi_old) of the completions, (G,), by group and agent.
         """
         losses = []
-        for item, (log_probs, mask, reference) in zip(
-            microbatch, self._log_probs(microbatch), strict=True
-        ):
+        for item, log_probs, mask, reference in self._log_probs(items):
             before = log_probs.detach()
             if item.counts:
                 before = old_log_probs.setdefault((item.position, item.agent), before)
@@ -340,18 +232,33 @@ class Learner(BaseLearner):
             loss.backward()  # type: ignore[no-untyped-call]
 
     def _log_probs(
-        self, microbatch: Sequence[LossItem]
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
-        """Return log-probabilities, masks and reference log-probabilities of each item, (G, T) each."""
-        agent, prompt = microbatch[0].agent, microbatch[0].prompt
-        policy, sizes = self._agents[agent], [len(item.completions) for item in microbatch]
-        completions = [completion for item in microbatch for completion in item.completions]
-        log_probs, mask = policy.log_probs(prompt, completions)
-        references: Iterable[Tensor | None] = [None] * len(microbatch)
-        if self._uses_reference:
-            assert isinstance(policy, ReferencedPolicy), policy
-            references = torch.split(policy.reference_log_probs(prompt, completions)[0], sizes)
-        return zip(torch.split(log_probs, sizes), torch.split(mask, sizes), references, strict=True)
+        self, items: Sequence[LossItem]
+    ) -> Iterator[tuple[LossItem, Tensor, Tensor, Tensor | None]]:
+        """Return each item of a pass with log-probabilities, mask and reference log-probabilities, (G, T) each."""
+        policy = self._agents[items[0].agent]
+        parts = [list(part) for _, part in groupby(items, key=lambda item: item.prompt)]
+        prompts = [
+            (part[0].prompt, [completion for item in part for completion in item.completions])
+            for part in parts
+        ]
+        found: list[tuple[Tensor, Tensor]]
+        references: list[tuple[Tensor, Tensor]] | None = None
+        if len(prompts) == 1:
+            found = [policy.log_probs(*prompts[0])]
+            if self._uses_reference:
+                assert isinstance(policy, ReferencedPolicy), policy
+                references = [policy.reference_log_probs(*prompts[0])]
+        else:
+            found = policy_attribute(policy, "log_probs_of_prompts")(prompts)
+            if self._uses_reference:
+                references = policy_attribute(policy, "reference_log_probs_of_prompts")(prompts)
+        for place, part in enumerate(parts):
+            sizes = [len(item.completions) for item in part]
+            log_probs, mask = (torch.split(values, sizes) for values in found[place])
+            reference: Sequence[Tensor | None] = [None] * len(part)
+            if references is not None:
+                reference = torch.split(references[place][0], sizes)
+            yield from zip(part, log_probs, mask, reference, strict=True)
 
     def _loss(
         self,
@@ -404,75 +311,24 @@ class Learner(BaseLearner):
         self.algorithm.update_state(self._summaries)
         self._summaries = []
         if self.role_deviation:
-            self.role_deviation.update(self._role_sums)
+            self.role_deviation.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of `BaseLearner`, and that of `normalize_advantages: role`."""
+        state = super().state_dict()
+        if self.role_deviation:
+            state["role_deviation"] = dict(self.role_deviation.squares)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from the value of `state_dict`; errors as of `BaseLearner`."""
+        super().load_state_dict(state)
+        if self.role_deviation:
+            self.role_deviation.squares = dict(state["role_deviation"])
 
 
-class TokenMetrics:
-    """Sums over the tokens of one pass through a batch, by agent and over all processes.
-
-    `several` tells whether the pass is one of several with the same batch, and `corrects` whether groups have the
-    terms of importance weights.
-    """
-
-    def __init__(
-        self, agents: Collection[str], several: bool = False, corrects: bool = False
-    ) -> None:
-        self.agents = list(agents)
-        self._sums: dict[str, dict[str, Tensor]] = {agent: {} for agent in agents}
-        self._several, self._corrects = several, corrects
-        self._sizes: list[float] = []
-        self._own_names: set[str] = set()
-
-    def add(self, agent: str, loss: Tensor, mask: Tensor, terms: Mapping[str, Tensor]) -> None:
-        """Add a group: its weighted loss, the mask of its tokens, and the terms of metrics by name.
-
-        Mask and terms are (G, T). A term is not a number where a token has none.
-        """
-        # Tokens are selected by their indices, which are read once: sums stay on the device until the end.
-        places = (mask > 0).flatten().nonzero().squeeze(1)
-        parts = {"loss": loss, "tokens": torch.tensor(float(len(places)))}
-        self._own_names |= terms.keys() - {*TOKEN_METRICS, *CORRECTION_TERMS}
-        for name, values in terms.items():
-            # float64, because sums over 100,000 tokens lose digits in the format of the model.
-            terms_in_loss = values.detach().flatten()[places].to(torch.float64)
-            parts[name] = terms_in_loss.nansum()
-            parts[f"tokens/{name}"] = terms_in_loss.isfinite().sum()
-        sums = self._sums[agent]
-        for name, part in parts.items():
-            sums[name] = sums.get(name, 0.0) + part.double()
-
-    def add_joint(self, size: float | None) -> None:
-        """Add the effective sample size of a group's joint samples, unless it is not known."""
-        if size is not None:
-            self._sizes.append(size)
-
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics of the pass, which `docs/metrics.md` defines; collective over processes."""
-        metrics, tokens = {}, 0.0
-        # Sums over processes are collective, so all processes need the same names, also those without groups.
-        own_names = sorted(set(processes.gather(list(self._own_names))))
-        for agent in self.agents:
-            own = self._sums[agent]
-            values = torch.stack([part.cpu() for part in own.values()]).tolist() if own else []
-            sums = defaultdict(float, zip(own, values, strict=True))
-            tokens += processes.total(sums["tokens"])
-            metrics[f"loss/{agent}"] = processes.total(sums["loss"])
-            means = {name: _mean(sums, name) for name in (*TOKEN_METRICS, *own_names)}
-            if self._corrects:
-                terms = {name: _mean(sums, name) for name in CORRECTION_TERMS}
-                means |= {name: terms[name] for name in ("ratio", "masked")}
-                means["ess"] = terms["weight"] ** 2 / terms["square"] if terms["square"] else 0.0
-            metrics |= {f"{name}/{agent}": mean for name, mean in means.items()}
-        metrics["completion_tokens"] = tokens
-        if self._several and (groups := processes.total(len(self._sizes))):
-            metrics["effective_sample_size"] = processes.total(sum(self._sizes)) / groups
-        return metrics
-
-
-def _mean(sums: Mapping[str, float], name: str) -> float:
-    """Return the mean of a term over the tokens of all processes that have it; 0 without such tokens."""
-    count = max(processes.total(sums[f"tokens/{name}"]), 1.0)
-    return processes.total(sums[name]) / count
+def _device(policy: TrainablePolicy) -> str:
+    return str(next(iter(policy.parameters())).device)
 
 
 def _recorded_log_probs(completions: Sequence[Completion], like: Tensor) -> Tensor:

@@ -25,6 +25,13 @@ class StepOptions(Options):
     """Updates over which the learning rate rises."""
     weight_decay: float = option(0.0, ge=0)
     """AdamW's decay of matrices; biases and norms never decay."""
+    tokens_per_pass: int | None = option(None, ge=1)
+    """Tokens of one forward and backward pass: prompts of a policy are computed together, each with its
+    completions, up to this number. `None` makes a pass for each prompt. Gradients are equal up to rounding. Not
+    with `madpo` and `learner.fsdp_size`."""
+    fused_adamw: bool = False
+    """Step by the fused AdamW of torch, which reads and writes each weight once: less time, and equal weights up
+    to rounding."""
     max_grad_norm: float | None = option(None, gt=0)
     """Norm at which the gradient of a policy is clipped; `None` does not clip."""
     loss: str = option("sequence_sum", choices=("sequence_sum", "token_mean", "fixed_length"))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.advantages import SMALLEST_SPREAD, GroupAdvantages
 
 
@@ -21,33 +22,45 @@ class RoleDeviation:
 
     def __init__(self) -> None:
         self.squares: dict[str, float] = {}
+        """Running mean square of each agent's advantages."""
+        self._means: dict[str, float] = {}  # mean squares of the newest batch
 
-    def summarize(self, groups: Sequence[GroupAdvantages]) -> list[dict[str, tuple[float, int]]]:
-        """Return for each agent the sum of its squared advantages, and their number."""
-        sums: dict[str, tuple[float, int]] = {}
-        for group in groups:
-            for agent, values in group.advantages.items():
-                total, number = sums.get(agent, (0.0, 0))
-                sums[agent] = total + float((values**2).sum()), number + len(values)
-        return [sums]
+    def scale(
+        self, groups: Sequence[GroupAdvantages]
+    ) -> tuple[list[GroupAdvantages], dict[str, float]]:
+        """Divide the advantages of this process's groups by the deviation of their agent, where that is not 0.
 
-    def deviations(self, summaries: Sequence[Mapping[str, tuple[float, int]]]) -> dict[str, float]:
-        """Return the deviation of each agent before this batch; of agents without one, that of this batch."""
+        All processes call this. The deviation is that before this batch; of agents without one, of this batch.
+
+        Returns:
+            The groups, and the deviations as metrics.
+        """
+        self._means = _means(processes.gather([_sums(groups)]))
         before = {agent: square for agent, square in self.squares.items() if square}
-        return {a: math.sqrt(square) for a, square in {**_means(summaries), **before}.items()}
+        deviations = {a: math.sqrt(square) for a, square in {**self._means, **before}.items()}
+        divisors = {a: d if d > SMALLEST_SPREAD else 1.0 for a, d in deviations.items()}
+        scaled = [
+            replace(group, advantages={a: v / divisors[a] for a, v in group.advantages.items()})
+            for group in groups
+        ]
+        return scaled, {f"role_deviation/{agent}": value for agent, value in deviations.items()}
 
-    def update(self, summaries: Sequence[Mapping[str, tuple[float, int]]]) -> None:
-        """Add a batch to the averages."""
-        for agent, square in _means(summaries).items():
+    def step(self) -> None:
+        """Add the newest batch to the averages."""
+        for agent, square in self._means.items():
             before = self.squares.get(agent) or square
             self.squares[agent] = self.DECAY * before + (1 - self.DECAY) * square
+        self._means = {}
 
-    @staticmethod
-    def scale(group: GroupAdvantages, deviations: Mapping[str, float]) -> GroupAdvantages:
-        """Return a group whose advantages are divided by the deviation of their agent, where that is not 0."""
-        divisors = {a: d if d > SMALLEST_SPREAD else 1.0 for a, d in deviations.items()}
-        scaled = {agent: values / divisors[agent] for agent, values in group.advantages.items()}
-        return replace(group, advantages=scaled)
+
+def _sums(groups: Sequence[GroupAdvantages]) -> dict[str, tuple[float, int]]:
+    """Return for each agent the sum of its squared advantages, and their number."""
+    sums: dict[str, tuple[float, int]] = {}
+    for group in groups:
+        for agent, values in group.advantages.items():
+            total, number = sums.get(agent, (0.0, 0))
+            sums[agent] = total + float((values**2).sum()), number + len(values)
+    return sums
 
 
 def _means(summaries: Sequence[Mapping[str, tuple[float, int]]]) -> dict[str, float]:

@@ -36,6 +36,7 @@ MEANINGLESS = {
     "joint_aggregation": "pairs compare joint samples, each with its own return",
     "negative_advantage_weight": ADVANTAGES,
     "step_advantage_weight": ADVANTAGES,
+    "tokens_per_pass": "a pass has the answers to one prompt that pairs compare",
 }
 """Options of updates without effect on pairs, and why. Those that depend on one of them are refused with it."""
 

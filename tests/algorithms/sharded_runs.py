@@ -29,10 +29,11 @@ from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning import learner as learning
+from llm_decpomdp.algorithms.learning import shards
 from llm_decpomdp.algorithms.learning.base_learner import PolicyOptimizer
-from llm_decpomdp.algorithms.learning.learner import Learner, LossItem
+from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.passes import LossItem
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.trainer import Trainer
@@ -260,10 +261,10 @@ def leave_alone(here: Path) -> None:
     shard_team(team, 2)
     learner = make_learner(team)
 
-    def own(groups: Any, agents: Any, include_zeros: bool) -> list[LossItem]:
-        return [LossItem(0, "x", groups[0])] if processes.rank() == 0 else []
+    def own(items: Any, policies: Any) -> list[LossItem]:
+        return list(items[:1]) if processes.rank() == 0 else []
 
-    learning.loss_items = own  # type: ignore[assignment]
+    shards.align_processes = own  # type: ignore[assignment]
     if processes.rank() == 1:
         (here / "process.txt").write_text(str(os.getpid()))
         distributed.barrier()

@@ -12,14 +12,16 @@ import pytest
 import torch
 
 from llm_decpomdp import make
+from llm_decpomdp.agents.inference.determinism import deterministic
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import learner as learning
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.base_learner import PolicyOptimizer, learning_rate_factor
-from llm_decpomdp.algorithms.learning.learner import Learner, group_by_prompt
+from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.passes import fill_passes, group_by_prompt
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -458,14 +460,14 @@ def learn_episodes(**options: Any) -> tuple[dict[str, float], list[torch.Tensor]
     rollouts = episodes(policies)
     number = 0
     for policy in policies.values():
-        score = policy.log_probs
+        score = policy.engine.log_probs_of_prompts
 
         def count(*args: Any, score: Any = score) -> Any:
             nonlocal number
             number += 1
             return score(*args)
 
-        policy.log_probs = count
+        policy.engine.log_probs_of_prompts = count
     learner = Learner(policies, ALGORITHMS["magrpo"], LearnerOptions(learning_rate=1e-3, **options))
     with torch.no_grad():  # away from the reference, and from what has sampled
         generator = torch.Generator().manual_seed(0)
@@ -475,6 +477,51 @@ def learn_episodes(**options: Any) -> tuple[dict[str, float], list[torch.Tensor]
     metrics = learner.accumulate(rollouts)
     gradients = [p.grad.clone() for policy in policies.values() for p in policy.parameters()]
     return metrics, gradients, number
+
+
+LOSSES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "reference": {"loss": "token_mean", "kl_coefficient": 0.1},
+    "steps": {"updates_per_batch": 2, "truncated": "mask", "correction": "truncate"},
+    "sequences": {"updates_per_batch": 2, "objective": "gspo", "normalize_advantages": "role"},
+    "critic": {"critic": "joint", "critic_learning_rate": 0.1},
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("tokens", [40, 10_000])
+def test_passes_of_several_prompts_teach_what_those_of_one_do(loss: str, tokens: int) -> None:
+    metrics, gradients, passes = learn_episodes(tokens_per_pass=tokens, **LOSSES[loss])
+    alone, expected, more_passes = learn_episodes(**LOSSES[loss])
+    assert passes < more_passes
+    if tokens == 10_000:  # one pass for each of two agents and steps, and the reference once more
+        steps = LOSSES[loss].get("updates_per_batch", 1)
+        assert passes == 2 * steps * (1 + ("kl_coefficient" in LOSSES[loss]))
+    assert metrics == pytest.approx(alone, rel=1e-4, abs=1e-6)
+    torch.testing.assert_close(gradients, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_agents_of_one_policy_share_its_passes() -> None:
+    policies = team()
+    (shared, _) = policies.values()
+    items: Any = [Item("x", "ab", 2), Item("y", "abc", 1), Item("x", "b", 1), Item("z", "b", 1)]
+    for item in items:
+        item.completions = [Completion("a", (1, 2))] * len(item.completions)
+    agents: Any = {"x": shared, "y": shared, "z": object()}
+    lengths = [shared.count_tokens(item.prompt, item.completions) for item in items[:3]]
+
+    def divided(tokens: int) -> list[list[Any]]:
+        return fill_passes([[item] for item in items], agents, tokens)
+
+    assert divided(sum(lengths)) == [items[:3], items[3:]]
+    assert divided(sum(lengths) - 1) == [items[:2], items[2:3], items[3:]]
+    assert divided(1) == [[item] for item in items]
+
+
+def test_several_prompts_in_a_pass_without_effect_are_refused(policy: Any) -> None:
+    options = LearnerOptions(learning_rate=0.1, tokens_per_pass=100)
+    with pytest.raises(TypeError, match=r"tokens_per_pass=100 needs policies .* null"):
+        Learner({"x": policy}, GRPO, options)
 
 
 @pytest.mark.parametrize(
@@ -536,6 +583,33 @@ def test_passes_have_one_agent_one_prompt_and_no_more_characters_than_its_larges
 def parameter(*shape: int, dtype: torch.dtype = torch.float32) -> torch.nn.Parameter:
     generator = torch.Generator().manual_seed(0)
     return torch.nn.Parameter((0.02 * torch.randn(*shape, generator=generator)).to(dtype))
+
+
+def test_fused_steps_are_the_plain_ones_up_to_rounding_and_deterministic() -> None:
+    shapes, steps = ((100, 50), (50,)), 5
+    weights: dict[bool, list[torch.nn.Parameter]] = {}
+    for fused in (False, True):
+        weights[fused] = [parameter(*shape) for shape in shapes]
+        weights[fused].append(parameter(30, 20, dtype=torch.bfloat16))
+        optimizer = PolicyOptimizer(weights[fused], 1e-2, 0.1, fused)
+        generator = torch.Generator().manual_seed(1)
+        with deterministic():
+            for _ in range(steps):
+                for weight in weights[fused]:
+                    gradient = torch.randn(weight.shape, generator=generator)
+                    weight.grad = gradient.to(weight.dtype)
+                optimizer.step()
+    for plain, found, start in zip(weights[False], weights[True], shapes, strict=False):
+        torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-7)
+        assert (found - parameter(*start)).abs().max() > 1e-2
+    torch.testing.assert_close(weights[True][2], weights[False][2], rtol=1e-2, atol=1e-4)
+
+
+def test_a_learner_takes_the_fused_steps(policy: Any) -> None:
+    for fused in (False, True):
+        options = LearnerOptions(learning_rate=0.1, fused_adamw=fused)
+        (optimizer,) = Learner({"x": policy}, GRPO, options)._optimizers.values()
+        assert bool(optimizer._adamw.defaults["fused"]) == fused
 
 
 @pytest.mark.parametrize("rate", [5e-6, 2e-5, 5e-5])

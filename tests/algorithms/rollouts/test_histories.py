@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.algorithms.learning.learner import group_by_prompt, loss_items
+from llm_decpomdp.algorithms.learning.passes import group_by_prompt, loss_items
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
@@ -195,7 +195,7 @@ def test_equal_prompts_after_different_turns_are_learned_apart() -> None:
     groups = group_advantages(
         [rollout], list(team), ALGORITHMS["magrpo"], LearnerOptions(), progress=0.0
     )
-    items = loss_items(groups, {}, include_zeros=True)
+    items = loss_items([*groups], include_zeros=True)
     texts = {str(item.prompt) for item in items}
     assert len(texts) == 2 and len(group_by_prompt(items)) == len(items) == 7
 
