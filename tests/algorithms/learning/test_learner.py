@@ -484,7 +484,6 @@ LOSSES: dict[str, dict[str, Any]] = {
     "reference": {"loss": "token_mean", "kl_coefficient": 0.1},
     "steps": {"updates_per_batch": 2, "truncated": "mask", "correction": "truncate"},
     "sequences": {"updates_per_batch": 2, "objective": "gspo", "normalize_advantages": "role"},
-    "critic": {"critic": "joint", "critic_learning_rate": 0.1},
 }
 
 
