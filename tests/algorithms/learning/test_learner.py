@@ -519,7 +519,7 @@ def test_agents_of_one_policy_share_its_passes() -> None:
 
 def test_several_prompts_in_a_pass_without_effect_are_refused(policy: Any) -> None:
     options = LearnerOptions(learning_rate=0.1, tokens_per_pass=100)
-    with pytest.raises(TypeError, match=r"tokens_per_pass=100 needs policies .* null"):
+    with pytest.raises(TypeError, match=r"tokens_per_pass=100 needs policies .*=null"):
         Learner({"x": policy}, GRPO, options)
 
 
