@@ -299,3 +299,11 @@ def shared_engine(policy: Policy) -> Engine | None:
 
 Team = Mapping[str, Policy]
 """Agent id to policy. Agents that share a policy *object* share its weights, its batch and its optimizer."""
+
+
+def distinct_policies(team: Team) -> dict[str, Policy]:
+    """Return the team's policy objects, each named by the agents that share it, such as `aux_0+main_0`."""
+    agents: dict[int, list[str]] = {}
+    for agent, policy in team.items():
+        agents.setdefault(id(policy), []).append(agent)
+    return {"+".join(names): team[names[0]] for names in agents.values()}

@@ -17,8 +17,13 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
-from llm_decpomdp.policy import ReferencedPolicy, Team, TrainablePolicy, policy_attribute
+from llm_decpomdp.policy import (
+    ReferencedPolicy,
+    Team,
+    TrainablePolicy,
+    distinct_policies,
+    policy_attribute,
+)
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.critics.critic import Critic

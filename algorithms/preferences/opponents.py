@@ -14,9 +14,8 @@ from llm_decpomdp.algorithms.preferences.stored import tokenize
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, seed_streams
 from llm_decpomdp.algorithms.rollouts.checks import require_short, run_cost
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.algorithms.training.metrics import count_tokens
 from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch, UpdateRequest
 from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper

@@ -15,8 +15,7 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     WorkerState,
 )
 from llm_decpomdp.algorithms.rollouts.lanes import is_remote
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
 from llm_decpomdp.policy import TrainablePolicy, shared_engine
 
 Sample = Callable[[Sequence[RolloutBatch], Timer], list[list[Rollout]]]

@@ -32,8 +32,13 @@ from llm_decpomdp.algorithms.rollout_workers.process_workers import (
     WorkerSetup,
 )
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
-from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
-from llm_decpomdp.policy import Policy, TrainablePolicy, policy_attribute, shared_engine
+from llm_decpomdp.policy import (
+    Policy,
+    TrainablePolicy,
+    distinct_policies,
+    policy_attribute,
+    shared_engine,
+)
 
 POLL = 0.01  # seconds between two looks for an announcement that is on its way
 

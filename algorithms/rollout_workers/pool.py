@@ -26,9 +26,8 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
 )
 from llm_decpomdp.algorithms.rollouts.checks import label
 from llm_decpomdp.algorithms.rollouts.lanes import is_remote
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
-from llm_decpomdp.policy import Stateful, Team, TrainablePolicy, shared_engine
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
+from llm_decpomdp.policy import Stateful, Team, TrainablePolicy, distinct_policies, shared_engine
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.remote.client import ServedWeights

@@ -18,11 +18,10 @@ import numpy as np
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
 from llm_decpomdp.branching import seed_noise
-from llm_decpomdp.policy import Seedable, Team, TrainablePolicy, policy_attribute
+from llm_decpomdp.policy import Seedable, Team, TrainablePolicy, distinct_policies, policy_attribute
 from llm_decpomdp.seeding import stream
 
 Item = TypeVar("Item")

@@ -13,8 +13,15 @@ from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions, check_partners
-from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
-from llm_decpomdp.policy import Policy, PromptTooLong, Seedable, Stateful, Team, policy_attribute
+from llm_decpomdp.policy import (
+    Policy,
+    PromptTooLong,
+    Seedable,
+    Stateful,
+    Team,
+    distinct_policies,
+    policy_attribute,
+)
 
 MAX_JOINT_SAMPLES = (
     100_000  # joint samples of a start: a larger plan is refused as a likely mistake

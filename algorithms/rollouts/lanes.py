@@ -1,21 +1,51 @@
-"""Several servers and devices at the same time: each has a lane, whose items go in order."""
+"""The engines of a team: policies that are asked together, and servers and devices that answer at the same time.
+
+Each server and each device has a lane, whose items go in order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import chain
 from multiprocessing.pool import ThreadPool
 from typing import TypeVar
 
-from llm_decpomdp.policy import Policy, policy_attribute, shared_engine
+from llm_decpomdp.policy import Policy, Team, policy_attribute, reads_history, shared_engine
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 
+def _batches(policies: Sequence[Policy]) -> list[list[Policy]]:
+    """Return the distinct policies; those of one engine stand together."""
+    batches: dict[int, list[Policy]] = {}
+    for policy in {id(policy): policy for policy in policies}.values():
+        key = shared_engine(policy) or policy
+        batches.setdefault(id(key), []).append(policy)
+    return list(batches.values())
+
+
+@contextmanager
+def reuse_prefixes(team: Team) -> Iterator[None]:
+    """Let the engines of a team reuse computations of earlier turns, until the block ends."""
+    with ExitStack() as stack:
+        members = (policy_attribute(policy, "members") or (policy,) for policy in team.values())
+        for policies in _batches(list(chain.from_iterable(members))):
+            reuse = policy_attribute(shared_engine(policies[0]), "reuse_prefixes")
+            if reuse is not None:
+                stack.enter_context(reuse(any(map(reads_history, policies))))
+        yield
+
+
 def ask_in_lanes(
-    ask: Callable[[Sequence[Policy]], Answer], batches: Sequence[Sequence[Policy]]
+    ask: Callable[[Sequence[Policy]], Answer], policies: Sequence[Policy]
 ) -> list[Answer]:
-    """Return the answer of each batch; several servers, and models on several devices, answer at the same time."""
+    """Return the answers of some policies, one for each policy without an engine, and one for each engine.
+
+    Several servers, and models on several devices, answer at the same time.
+    """
+    batches = _batches(policies)
     firsts = [batch[0] for batch in batches]
     several = sum(map(is_remote, firsts)) > 1
     # The threads of several servers only wait. A single one is asked by the thread that trains.

@@ -7,8 +7,10 @@ of them, each played in a branch of the environment of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from numbers import Real
@@ -28,6 +30,23 @@ Completions = dict[str, tuple[Completion, ...]]
 
 Joint = tuple[tuple[int, ...], ...]
 """For each joint sample the index of each agent's completion, in the order of the agents."""
+
+
+@dataclass
+class Timer:
+    """Seconds spent, by activity."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def __call__(self, activity: str) -> Iterator[None]:
+        """Add the time of a `with` block to `activity`."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - begin
+            self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
 
 
 class TextEnv(Protocol):

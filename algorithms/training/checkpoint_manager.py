@@ -16,13 +16,12 @@ import torch
 from rich.filesize import decimal
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import Interrupted, TrainerCallback
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import StorageOptions
 from llm_decpomdp.options import names
-from llm_decpomdp.policy import Stateful, TrainablePolicy, policy_attribute
+from llm_decpomdp.policy import Stateful, TrainablePolicy, distinct_policies, policy_attribute
 from llm_decpomdp.utils.storage import RunFolder
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
 from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
     TrainBatch,

@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
 from llm_decpomdp.algorithms.rollouts.checks import Bounded, Cost, cost
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
+from llm_decpomdp.algorithms.rollouts.collection import MAX_ROWS, collect_rollouts
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, Timer
 from llm_decpomdp.algorithms.training.callbacks import defer_signals
 from llm_decpomdp.algorithms.training.curriculum import NO_SOLVED
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining

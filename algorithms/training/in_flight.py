@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
 from llm_decpomdp.algorithms.training.async_rollouts import check_lag
 from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,

@@ -20,8 +20,7 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     split_into_batches,
 )
 from llm_decpomdp.algorithms.rollouts.checks import RunCost, check_starts, run_cost
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Team

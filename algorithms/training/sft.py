@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import PolicyOptimizer, trainable_policies
 from llm_decpomdp.algorithms.rollouts.checks import overflow
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
-from llm_decpomdp.algorithms.training.rollout_source import (
-    RolloutSource,
-    TrainBatch,
-    UpdateRequest,
-)
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch, UpdateRequest
 
 
 class SourceWrapper(RolloutSource):

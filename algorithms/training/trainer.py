@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollouts.checks import Bounded, announce
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, TextEnv
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, TextEnv, Timer
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals, terminable
 from llm_decpomdp.algorithms.training.out_of_memory import explain, memory_ran_out

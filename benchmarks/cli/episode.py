@@ -12,7 +12,7 @@ from typing import Any
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Gold, RandomText, Scripted
-from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies, sample
+from llm_decpomdp.algorithms.rollouts.collection import sample
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_run_errors
 from llm_decpomdp.benchmarks.evaluation import teams
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
@@ -26,6 +26,7 @@ from llm_decpomdp.policy import (
     Policy,
     Seedable,
     Team,
+    distinct_policies,
     turns_after,
 )
 from llm_decpomdp.rendering import print_turn

@@ -29,8 +29,8 @@ from typing import Any
 from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.agents.scripted import Gold, RandomText
 from llm_decpomdp.algorithms import NAMES
+from llm_decpomdp.algorithms.rollouts.collection import Act
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.sampling import Act
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_config_errors
 from llm_decpomdp.benchmarks.config.schema import Config

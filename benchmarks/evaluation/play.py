@@ -17,8 +17,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
-from llm_decpomdp.algorithms.rollouts.collection import play_episodes
+from llm_decpomdp.algorithms.rollouts.collection import Act, Move, Prompts, sample
 from llm_decpomdp.algorithms.rollouts.histories import restore_histories
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import (
     Completions,
     Group,
@@ -26,20 +27,20 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
     Rollout,
     Start,
     TextEnv,
-)
-from llm_decpomdp.algorithms.rollouts.sampling import (
-    Act,
-    Move,
-    Prompts,
     Timer,
-    distinct_policies,
-    sample,
 )
 from llm_decpomdp.algorithms.training.metrics import episode_row, reward_metrics
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.benchmarks.runs.results import sequential_tokens
 from llm_decpomdp.branching import branch, branches_in_threads, seed_noise
-from llm_decpomdp.policy import REFUSAL, Completion, Seedable, Team, shared_engine
+from llm_decpomdp.policy import (
+    REFUSAL,
+    Completion,
+    Seedable,
+    Team,
+    distinct_policies,
+    shared_engine,
+)
 from llm_decpomdp.seeding import stream
 
 # Policies of this process are not thread-safe.

@@ -21,7 +21,6 @@ from llm_decpomdp.agents.saved_team import (
     read_manifest,
 )
 from llm_decpomdp.agents.scripted import RandomText
-from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.inputs import merged, parse_overrides
@@ -29,7 +28,7 @@ from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTest
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.benchmarks.runs.setup import load_config
-from llm_decpomdp.policy import Team, TrainablePolicy
+from llm_decpomdp.policy import Team, TrainablePolicy, distinct_policies
 
 OPENAI_KEY = "OPENAI_API_KEY"
 

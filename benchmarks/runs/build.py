@@ -42,7 +42,7 @@ def skip_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
         long_first_prompts,
         require_short,
     )
-    from llm_decpomdp.algorithms.rollouts.sampling import distinct_policies
+    from llm_decpomdp.policy import distinct_policies
 
     for agents, policy in distinct_policies(team).items():
         if isinstance(policy, CausalLM):

@@ -12,7 +12,7 @@ from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.partner_pool import PartnerOptions, PartnerPool
 from llm_decpomdp.agents.scripted import Constant, RandomText
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
-from llm_decpomdp.algorithms.rollouts.sampling import sample
+from llm_decpomdp.algorithms.rollouts.collection import sample
 from llm_decpomdp.policy import Policy, reads_history
 
 NAMES = ("a", "b", "c")

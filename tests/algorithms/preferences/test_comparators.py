@@ -17,9 +17,8 @@ from llm_decpomdp.algorithms.preferences.pairs import History
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch
 from llm_decpomdp.algorithms.rollouts.checks import Cost, cost
 from llm_decpomdp.algorithms.rollouts.collection import align
-from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from llm_decpomdp.policy import SKIPPED
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.preferences.teams import (

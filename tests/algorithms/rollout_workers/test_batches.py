@@ -18,9 +18,8 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     WorkerState,
     split_into_batches,
 )
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import build, make_team, require_equal

@@ -26,9 +26,8 @@ from llm_decpomdp.algorithms.rollout_workers.pool import (
     save_weights,
 )
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, WorkerState
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers.test_pool import Puppet, PuppetCrew, batches
 

@@ -19,8 +19,7 @@ from llm_decpomdp.algorithms.rollout_workers.pool import (
     WorkerReady,
 )
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import RolloutBatch
-from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.evaluation import EvaluationBatch
 
 

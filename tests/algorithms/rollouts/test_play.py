@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
-from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv
-from llm_decpomdp.algorithms.rollouts.sampling import Move, Prompts, Timer, sampling
+from llm_decpomdp.algorithms.rollouts.collection import Move, Prompts, collect_rollouts, sampling
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
+from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, Timer
 from llm_decpomdp.policy import Completion, Team
 
 STARTS = [Start(seed=number) for number in range(5)]

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import Timer, distinct_policies
 from llm_decpomdp.branching import branch
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.policy import Completion, distinct_policies
 
 
 class Script:

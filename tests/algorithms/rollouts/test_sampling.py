@@ -14,10 +14,9 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.checks import ENOUGH, describe_prompts, long_first_prompts
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, sample
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.rollouts.sampling import sample
 from llm_decpomdp.algorithms.training.metrics import reward_metrics
 from llm_decpomdp.policy import SKIPPED, Completion, PromptTooLong
 from llm_decpomdp.utils.storage import read_json_lines

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.algorithms.rollouts.collection import sample
 from llm_decpomdp.algorithms.rollouts.lanes import in_lanes
-from llm_decpomdp.algorithms.rollouts.sampling import sample
 from llm_decpomdp.policy import Completion
 
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.expert_iteration import EPISODES, ExpertIteration, passes
 from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
 from llm_decpomdp.policy import Completion

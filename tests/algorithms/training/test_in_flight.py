@@ -18,8 +18,7 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     RolloutBatch,
     WorkerState,
 )
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
 from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.in_flight import version_metrics

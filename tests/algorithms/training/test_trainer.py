@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from llm_decpomdp.algorithms.rollouts.collection import MAX_ROWS, sample
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.sampling import MAX_ROWS, sample
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import defer_signals
 from llm_decpomdp.algorithms.training.out_of_memory import OutOfMemory, memory_ran_out

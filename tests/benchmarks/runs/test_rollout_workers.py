@@ -12,8 +12,7 @@ import pytest
 from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
-from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.evaluation import EvaluationBatch
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.teams import TeamSpec

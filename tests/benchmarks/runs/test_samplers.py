@@ -16,8 +16,7 @@ from llm_decpomdp.agents.remote.options import SamplerError
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRollouts
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker, RolloutBatch
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.runs.resume import resume

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from llm_decpomdp.agents.inference.decoding import limit_threads
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.algorithms.rollouts.sampling import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from tools.performance.models import workload
 from tools.performance.models.learning import synthetic
 from tools.performance.models.workload import Case
