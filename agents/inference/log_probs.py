@@ -140,12 +140,12 @@ def fill_rows(prompts: Sequence[PromptRows]) -> Iterator[list[PromptRows]]:
     size = 0
     for prompt, completions in prompts:
         for part in split_rows(completions, ROW_TOKENS - len(prompt)):
-            added = len(prompt) + sum(map(len, part))
-            if row and size + added > ROW_TOKENS:
+            length = len(prompt) + sum(map(len, part))
+            if row and size + length > ROW_TOKENS:
                 yield row
                 row, size = [], 0
             row.append((prompt, part))
-            size += added
+            size += length
     yield row
 
 

@@ -146,9 +146,9 @@ def _visible(layout: Layout, device: torch.device) -> Tensor:
             completions += [number] * length
             number += 1
     prompt_of, completion_of = torch.tensor([prompts, completions], device=device)
-    own = completion_of.unsqueeze(1) == completion_of
-    same = prompt_of.unsqueeze(1) == prompt_of
-    visible: Tensor = (same & (own | (completion_of == -1))).tril()
+    same_text = completion_of.unsqueeze(1) == completion_of
+    same_prompt = prompt_of.unsqueeze(1) == prompt_of
+    visible: Tensor = (same_prompt & (same_text | (completion_of == -1))).tril()
     return visible
 
 
@@ -165,22 +165,22 @@ class Tile(NamedTuple):
 @lru_cache(maxsize=1)  # all layers of a pass have the same
 def tiles(layout: Layout) -> tuple[Tile, ...]:
     """Return the tiles of a row; each token is a query of one of them."""
-    found: list[Tile] = []
+    of_row: list[Tile] = []
     start = 0
     for prompt, lengths in layout:
         end = start + prompt
-        found += _tiles_of_text(start, end, ())
-        seen = (slice(start, end),)
+        of_row += _tiles_of_text(start, end, ())
+        prefix = (slice(start, end),)
         for first, group in _neighbors(end, [length for length in lengths if length]):
             # One completion alone may be longer than a tile.
             alone = len(group) == 1
-            found += (
-                _tiles_of_text(first, first + group[0], seen)
+            of_row += (
+                _tiles_of_text(first, first + group[0], prefix)
                 if alone
-                else [_tile(first, group, seen)]
+                else [_tile(first, group, prefix)]
             )
         start = end + sum(lengths)
-    return tuple(found)
+    return tuple(of_row)
 
 
 def _neighbors(start: int, lengths: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
@@ -259,11 +259,11 @@ class _TiledAttention(torch.autograd.Function):
                 _fill_hidden(weights, tile, repeats, 0.0)
                 received = _rows(grad, tile)
                 _add(value_grad, tile, torch.bmm(weights.transpose(1, 2), received))
-                seen = _take(values, tile)
-                through = torch.baddbmm(_column(means, tile), received, seen.transpose(1, 2))
+                sources = _take(values, tile)
+                through = torch.baddbmm(_column(means, tile), received, sources.transpose(1, 2))
                 through.mul_(weights)
-                own = torch.bmm(through, _take(keys, tile))
-                query_grad[tile.queries] = own.view(heads, repeats, -1, size).permute(2, 0, 1, 3)
+                rows = torch.bmm(through, _take(keys, tile))
+                query_grad[tile.queries] = rows.view(heads, repeats, -1, size).permute(2, 0, 1, 3)
                 _add(key_grad, tile, torch.bmm(through.transpose(1, 2), _rows(queries, tile)))
             query_grad.mul_(ctx.scale)
         return (
@@ -286,16 +286,16 @@ def _by_key_head(
 
 def _scores(queries: Tensor, keys: Tensor, tile: Tile, normalizers: Tensor | None = None) -> Tensor:
     """Return the scores of a tile, less the normalizers of its queries, (K, H / K * n, tokens)."""
-    seen = _take(keys, tile).transpose(1, 2)
+    sources = _take(keys, tile).transpose(1, 2)
     if normalizers is None:
-        return torch.bmm(_rows(queries, tile), seen)
-    return torch.baddbmm(_column(normalizers, tile), _rows(queries, tile), seen)
+        return torch.bmm(_rows(queries, tile), sources)
+    return torch.baddbmm(_column(normalizers, tile), _rows(queries, tile), sources)
 
 
 def _fill_hidden(scores: Tensor, tile: Tile, repeats: int, value: float) -> None:
     count = len(tile.hidden)
-    own = scores.view(len(scores), repeats, count, -1)[..., -count:]
-    own.masked_fill_(tile.hidden, value)
+    pairs = scores.view(len(scores), repeats, count, -1)[..., -count:]
+    pairs.masked_fill_(tile.hidden, value)
 
 
 def _rows(states: Tensor, tile: Tile) -> Tensor:

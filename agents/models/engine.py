@@ -277,7 +277,7 @@ class ModelEngine:
                     return log_probs_of_prompts(
                         self.model, prompts, divisor, self._recomputing, self._fuses
                     )
-            parts = (self._score_unpacked(self.model, *one, divisor) for one in prompts)
+            parts = (self._score_unpacked(self.model, *pair, divisor) for pair in prompts)
             return torch.cat([*parts])
 
     def _can_pack(self, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> bool:

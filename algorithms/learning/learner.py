@@ -241,20 +241,20 @@ class Learner(BaseLearner):
             (part[0].prompt, [completion for item in part for completion in item.completions])
             for part in parts
         ]
-        found: list[tuple[Tensor, Tensor]]
+        values_of: list[tuple[Tensor, Tensor]]
         references: list[tuple[Tensor, Tensor]] | None = None
         if len(prompts) == 1:
-            found = [policy.log_probs(*prompts[0])]
+            values_of = [policy.log_probs(*prompts[0])]
             if self._uses_reference:
                 assert isinstance(policy, ReferencedPolicy), policy
                 references = [policy.reference_log_probs(*prompts[0])]
         else:
-            found = policy_attribute(policy, "log_probs_of_prompts")(prompts)
+            values_of = policy_attribute(policy, "log_probs_of_prompts")(prompts)
             if self._uses_reference:
                 references = policy_attribute(policy, "reference_log_probs_of_prompts")(prompts)
         for place, part in enumerate(parts):
             sizes = [len(item.completions) for item in part]
-            log_probs, mask = (torch.split(values, sizes) for values in found[place])
+            log_probs, mask = (torch.split(values, sizes) for values in values_of[place])
             reference: Sequence[Tensor | None] = [None] * len(part)
             if references is not None:
                 reference = torch.split(references[place][0], sizes)

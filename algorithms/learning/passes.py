@@ -79,12 +79,12 @@ def fill_passes(
             continue
         completions = [completion for item in microbatch for completion in item.completions]
         size = count(microbatch[0].prompt, completions)
-        items, taken = last.get(id(policy), ([], tokens))
-        if taken + size > tokens:
-            items, taken = [], 0
+        items, total = last.get(id(policy), ([], tokens))
+        if total + size > tokens:
+            items, total = [], 0
             passes.append(items)
         items += microbatch
-        last[id(policy)] = items, taken + size
+        last[id(policy)] = items, total + size
     return passes
 
 

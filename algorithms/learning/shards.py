@@ -61,4 +61,4 @@ def announce_pass(
     engine, *later = [shared_engine(agents[items[0].agent]) for items in passes[place:]]
     prepare = policy_attribute(engine, "prepare_backward")
     if prepare is not None:
-        prepare(all(other is not engine for other in later))
+        prepare(all(engine is not further for further in later))
