@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, arrange
-from llm_decpomdp.interfaces import Task
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -28,52 +26,6 @@ class TrainingParts(NamedTuple):
     trainer: Trainer
     checkpoints: CheckpointManager
     log: RunLog
-
-
-def skip_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
-    """Say how policies read prompts, and leave out the problems whose first prompts are too long for them.
-
-    Raises:
-        RunError: If a first prompt is too long for a policy that skips none, or no problem is left.
-    """
-    from llm_decpomdp.agents.models.causal_lm import CausalLM
-    from llm_decpomdp.algorithms.rollouts.checks import (
-        describe_prompts,
-        long_first_prompts,
-        require_short,
-    )
-    from llm_decpomdp.policy import distinct_policies
-
-    for agents, policy in distinct_policies(team).items():
-        if isinstance(policy, CausalLM):
-            logger.info("%s: %s", agents, policy.encoder.describe())
-    starts = _starts_longest_first(run.train_env.tasks.tasks)
-    # Checked before the first update: later prompts are longer only by feedback.
-    prompts = long_first_prompts(run.train_env, team, starts, "skip")
-    skipped = list(dict.fromkeys(str(prompt.start.task_id) for prompt in prompts))
-    if skipped:
-        logger.warning(
-            "%d of %d training problems are left out, for first prompts are too long: %s",
-            *(len(skipped), len(starts), describe_prompts(prompts)),
-        )
-    if len(skipped) == len(starts):
-        raise RunError("no problem is left to train on: make room for longer prompts")
-    run = run.skip_tasks(skipped)
-    further = run.problems if run.config.algorithm.rollout.refill else []
-    in_batches = {start for batch in (*run.batches, further) for start in batch}
-    held_out = _starts_longest_first(run.eval_env.tasks.tasks[: run.config.evaluation.num_tasks])
-    try:
-        require_short(run.train_env, team, [start for start in starts if start in in_batches])
-        require_short(run.eval_env, team, held_out)
-    except ValueError as error:
-        raise RunError(str(error)) from error
-    # Evaluations skip no problem, so that all of them measure the same ones.
-    if unread := long_first_prompts(run.eval_env, team, held_out, "skip"):
-        logger.warning(
-            "first prompts of held-out problems are too long, and agents say nothing to them: %s",
-            describe_prompts(unread),
-        )
-    return run
 
 
 def make_training(
@@ -164,9 +116,3 @@ def make_training(
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error
     return TrainingParts(trainer, checkpoints, log)
-
-
-def _starts_longest_first(tasks: Iterable[Task]) -> list[Start]:
-    """Return the starts of tasks, most text first, as the longest prompts are found early."""
-    ordered = sorted(tasks, key=lambda task: len(repr(task)), reverse=True)
-    return [Start(task_id=task.task_id) for task in ordered]

@@ -1,23 +1,27 @@
-"""The data of a run: environments with their problems, stored pairs, and comparisons with an earlier manifest."""
+"""The data of a run: its environments with their problems, stored pairs, and comparisons with a manifest."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.saved_team import read_manifest
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import TeamSpec
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
-from llm_decpomdp.interfaces import TaskSet
+from llm_decpomdp.interfaces import Task, TaskSet
+from llm_decpomdp.policy import Team, distinct_policies
 from llm_decpomdp.registry import accepts_argument, make
 from llm_decpomdp.utils.storage import RunFolder
+
+if TYPE_CHECKING:
+    from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
 
 logger = logging.getLogger(__name__)
 
@@ -165,6 +169,57 @@ def warn_of_other_data(folder: Path, env: DecPOMDPEnv) -> None:
         )
 
 
+def skip_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
+    """Say how policies read prompts, and leave out the problems whose first prompts are too long for them.
+
+    Raises:
+        RunError: If a first prompt is too long for a policy that skips none, or no problem is left.
+    """
+    from llm_decpomdp.agents.models.causal_lm import CausalLM
+    from llm_decpomdp.algorithms.rollouts.checks import (
+        describe_prompts,
+        long_first_prompts,
+        require_short,
+    )
+
+    for agents, policy in distinct_policies(team).items():
+        if isinstance(policy, CausalLM):
+            logger.info("%s: %s", agents, policy.encoder.describe())
+    starts = _starts_longest_first(run.train_env.tasks.tasks)
+    # Checked before the first update: later prompts are longer only by feedback.
+    prompts = long_first_prompts(run.train_env, team, starts, "skip")
+    skipped = list(dict.fromkeys(str(prompt.start.task_id) for prompt in prompts))
+    if skipped:
+        logger.warning(
+            "%d of %d training problems are left out, for first prompts are too long: %s",
+            *(len(skipped), len(starts), describe_prompts(prompts)),
+        )
+    if len(skipped) == len(starts):
+        raise RunError("no problem is left to train on: make room for longer prompts")
+    run = run.skip_tasks(skipped)
+    further = run.problems if run.config.algorithm.rollout.refill else []
+    in_batches = {start for batch in (*run.batches, further) for start in batch}
+    held_out = _starts_longest_first(run.eval_env.tasks.tasks[: run.config.evaluation.num_tasks])
+    try:
+        require_short(run.train_env, team, [start for start in starts if start in in_batches])
+        require_short(run.eval_env, team, held_out)
+    except ValueError as error:
+        raise RunError(str(error)) from error
+    # Evaluations skip no problem, so that all of them measure the same ones.
+    if unread := long_first_prompts(run.eval_env, team, held_out, "skip"):
+        logger.warning(
+            "first prompts of held-out problems are too long, and agents say nothing to them: %s",
+            describe_prompts(unread),
+        )
+    return run
+
+
+def _starts_longest_first(tasks: Iterable[Task]) -> list[Start]:
+    """Return the starts of tasks, most text first, as the longest prompts are found early."""
+    ordered = sorted(tasks, key=lambda task: len(repr(task)), reverse=True)
+    return [Start(task_id=task.task_id) for task in ordered]
+
+
 def check_opponent(folder: str | None, agents: Collection[str]) -> None:
     """Raise a `ConfigError` unless the folder of `algorithm.preferences.opponent` holds a team of these agents."""
     if folder is None:
@@ -191,9 +246,10 @@ def read_pairs(config: Config, team: TeamSpec) -> list[Rollout]:
     models = {agent: team.policies[name].name for agent, name in team.agents.items()}
     try:
         # Imported here, because only runs that learn from stored pairs need it.
-        from llm_decpomdp.algorithms.preferences.stored import stored_pairs
+        from llm_decpomdp.algorithms.preferences import stored
 
-        return stored_pairs(Path(source), models, preferences.pairs_per_start, config.env.id)
+        pairs_per_start = preferences.pairs_per_start
+        return stored.stored_pairs(Path(source), models, pairs_per_start, config.env.id)
     except ValueError as error:
         raise ConfigError(f"algorithm.preferences.source: {error}") from None
 

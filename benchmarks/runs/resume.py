@@ -19,9 +19,9 @@ from llm_decpomdp.benchmarks.config.errors import (
 from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config, value_of
 from llm_decpomdp.benchmarks.config.teams import check_machine, load_policies
-from llm_decpomdp.benchmarks.runs.build import make_training, skip_long_prompts
+from llm_decpomdp.benchmarks.runs.build import make_training
 from llm_decpomdp.benchmarks.runs.checkpoints import has_results
-from llm_decpomdp.benchmarks.runs.data import change_of_data
+from llm_decpomdp.benchmarks.runs.data import change_of_data, skip_long_prompts
 from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, versions
 from llm_decpomdp.benchmarks.runs.manifest import manifest as new_manifest
 from llm_decpomdp.benchmarks.runs.setup import (

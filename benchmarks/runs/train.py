@@ -18,13 +18,14 @@ from llm_decpomdp.benchmarks.config.errors import (
 )
 from llm_decpomdp.benchmarks.config.schema import Config, by_key
 from llm_decpomdp.benchmarks.config.teams import check_machine, load_policies
-from llm_decpomdp.benchmarks.runs.build import TrainingParts, make_training, skip_long_prompts
+from llm_decpomdp.benchmarks.runs.build import TrainingParts, make_training
 from llm_decpomdp.benchmarks.runs.checkpoints import (
     final_folder,
     folder_path,
     refuse_results,
     save_final_team,
 )
+from llm_decpomdp.benchmarks.runs.data import skip_long_prompts
 from llm_decpomdp.benchmarks.runs.manifest import first_prompts, manifest
 from llm_decpomdp.benchmarks.runs.setup import EditConfig, ResolvedRun, resolve
 from llm_decpomdp.policy import PromptTooLong
