@@ -22,6 +22,7 @@ from llm_decpomdp.policy import (
     distinct_policies,
     policy_attribute,
 )
+from llm_decpomdp.validation import unknown
 
 MAX_JOINT_SAMPLES = (
     100_000  # joint samples of a start: a larger plan is refused as a likely mistake
@@ -172,6 +173,18 @@ def announce(costs: RunCost | None, options: RolloutOptions, group_size: int, up
         updates,
         costs.training,
     )
+
+
+def check_team(env: TextEnv, team: Team, group_size: int) -> None:
+    """Raise a `KeyError` unless there is a policy for each agent, and a `ValueError` with nothing to sample."""
+    if group_size < 1:
+        raise ValueError(f"group_size must be at least 1, got {group_size}")
+    for agent in team:
+        if agent not in env.possible_agents:
+            raise KeyError(unknown("agent", agent, env.possible_agents))
+    for agent in env.possible_agents:
+        if agent not in team:
+            raise KeyError(f"the team has no policy for agent {agent!r}; it has {sorted(team)}")
 
 
 def check_starts(

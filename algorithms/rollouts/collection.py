@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llm_decpomdp.algorithms.rollouts.checks import name_long_prompts
+from llm_decpomdp.algorithms.rollouts.checks import check_team, name_long_prompts
 from llm_decpomdp.algorithms.rollouts.lanes import ask_in_lanes, reuse_prefixes
 from llm_decpomdp.algorithms.rollouts.rollout import (
     Completions,
@@ -53,7 +53,6 @@ from llm_decpomdp.policy import (
     reads_history,
     shared_engine,
 )
-from llm_decpomdp.validation import unknown
 
 MAX_ROWS = 256  # completions of one batch, unless a single prompt asks for more: bounds its memory
 
@@ -138,6 +137,36 @@ def collect_rollouts(
         )
         for rollout in rollouts
     ]
+
+
+def play_episodes(
+    env: TextEnv,
+    team: Team,
+    starts: Sequence[Start],
+    *,
+    act: Act | None = None,
+    at_a_time: int | None = None,
+    timer: Timer | None = None,
+) -> list[Rollout]:
+    """Play one episode from each start, as evaluations do: every group has one joint sample.
+
+    Args:
+        env: Any text environment; it is reset, and played in branches of it.
+        team: A policy for each agent.
+        starts: Episode starts.
+        act: Samples the agents' completions, one of each; by default every policy samples.
+        at_a_time: Episodes that are played in step; all if `None`.
+        timer: Adds up the seconds of `act`, and those spent `stepping`.
+
+    Raises:
+        KeyError: If an agent has no policy. Otherwise the same errors as `collect_rollouts`.
+    """
+    size = at_a_time or max(1, len(starts))
+    rollouts: list[Rollout] = []
+    for first in range(0, len(starts), size):
+        batch = starts[first : first + size]
+        rollouts += collect_rollouts(env, team, batch, group_size=1, act=act, timer=timer)
+    return rollouts
 
 
 @dataclass
@@ -281,18 +310,6 @@ class Pairing(NamedTuple):
 def align(group_size: int, num_agents: int) -> Pairing:
     """Pair the g-th completions of all agents: G joint samples."""
     return Pairing(tuple((g,) * num_agents for g in range(group_size)))
-
-
-def check_team(env: TextEnv, team: Team, group_size: int) -> None:
-    """Raise a `KeyError` unless there is a policy for each agent, and a `ValueError` with nothing to sample."""
-    if group_size < 1:
-        raise ValueError(f"group_size must be at least 1, got {group_size}")
-    for agent in team:
-        if agent not in env.possible_agents:
-            raise KeyError(unknown("agent", agent, env.possible_agents))
-    for agent in env.possible_agents:
-        if agent not in team:
-            raise KeyError(f"the team has no policy for agent {agent!r}; it has {sorted(team)}")
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
-from llm_decpomdp.algorithms.rollouts.collection import Act, Move, Prompts, sample
+from llm_decpomdp.algorithms.rollouts.collection import Act, Move, Prompts, play_episodes, sample
 from llm_decpomdp.algorithms.rollouts.histories import restore_histories
-from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import (
     Completions,
     Group,

@@ -13,8 +13,7 @@ import pytest
 from llm_decpomdp import make
 from llm_decpomdp.algorithms.learning.passes import group_by_prompt, loss_items
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.play import play_episodes
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
