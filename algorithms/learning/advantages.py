@@ -340,8 +340,8 @@ def group_values(
             from llm_decpomdp.algorithms.learning.reward_parts import add_own_points
 
             for agent in agents:
-                own = add_own_points(rollout, agent, options.own_weight)
-                targets[agent] = returns(own, options.discount)
+                with_points = add_own_points(rollout, agent, options.own_weight)
+                targets[agent] = returns(with_points, options.discount)
     values: list[dict[str, Returns]] = []
     for index, group in enumerate(rollout.groups):
         if not all(math.isfinite(float(of_agent[index].sum())) for of_agent in targets.values()):

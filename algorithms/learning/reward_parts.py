@@ -31,7 +31,8 @@ def add_own_points(rollout: Rollout, agent: str, weight: float) -> Rollout:
     groups = []
     for group in rollout.groups:
         points = group.own.get(agent, (0.0,) * len(group.rewards))
-        rewards = [r + weight * own for r, own in zip(group.rewards, points, strict=True)]
+        pairs = zip(group.rewards, points, strict=True)
+        rewards = [reward + weight * point for reward, point in pairs]
         groups.append(replace(group, rewards=tuple(rewards)))
     return replace(rollout, groups=tuple(groups))
 
