@@ -36,7 +36,7 @@ from llm_decpomdp.agents.inference.determinism import cumulative_sum
 from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
-from llm_decpomdp.agents.inference.steps import StaticSteps
+from llm_decpomdp.agents.inference.static_cache import StaticSteps
 
 Decode = Callable[[Sequence[int]], str]
 """Turns token ids into text."""

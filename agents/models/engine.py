@@ -143,34 +143,50 @@ class ModelEngine:
         ]
 
     def _sample_prompts(self, prompts: Sequence[Prompt], num_samples: int) -> list[SampledRow]:
-        if self.remote is not None:  # in any thread: the model here may learn meanwhile
-            rows = self.remote.sample(prompts, num_samples)
-            stops = [prompt.sampling.stop for prompt in prompts for _ in range(num_samples)]
-            return [*map(self._drop_suffix, rows, stops)]
+        if self.remote is not None:
+            return self._sample_remotely(self.remote, prompts, num_samples)
         adapters = list(dict.fromkeys(prompt.adapter for prompt in prompts))
-        if len(adapters) > 1 and not can_batch_adapters(self.model):  # a batch for each adapter
-            rows_of = {
-                name: iter(
-                    self._sample_prompts([p for p in prompts if p.adapter == name], num_samples)
-                )
-                for name in adapters
-            }
-            return [next(rows_of[prompt.adapter]) for prompt in prompts for _ in range(num_samples)]
+        if len(adapters) > 1 and not can_batch_adapters(self.model):
+            return self._sample_in_turn(adapters, prompts, num_samples)
         unchecked = [prompt for prompt in prompts if prompt.adapter not in self._checked]
         if unchecked:
             self._sample = choose_sampling(self, unchecked, self._sample)
             self._checked.update(adapters)
         # Before `_sample`, which may sort the prompts of a generator.
         prompts = [prompt.draw_numbers(num_samples) for prompt in prompts]
-        method = self._sample
         if self.newer_weights is not None:
-            return sample_in_flight(self, self.newer_weights, method, prompts, num_samples)
-        if self._prefixes is not None and method is sample and self._continues(prompts):
-            self._prefixes.use_weights(self.model.parameters())
-            method = partial(sample, prefixes=self._prefixes)
-        elif self.caching.continuous_batching is not None and method is sample:
-            method = partial(sample_continuously, size=self.caching.continuous_batching)
+            return sample_in_flight(self, self.newer_weights, self._sample, prompts, num_samples)
+        method = self._method(prompts)
         return self.draw(method, prompts, num_samples, self.compute_dtype, self.end_ids)
+
+    def _method(self, prompts: Sequence[Prompt]) -> SamplingMethod:
+        """Return the method that agrees with the model, with the options of `Caching` that apply to it."""
+        if self._sample is not sample:
+            return self._sample
+        if self._prefixes is not None and self._continues(prompts):
+            self._prefixes.use_weights(self.model.parameters())
+            return partial(sample, prefixes=self._prefixes)
+        if self.caching.continuous_batching is not None:
+            return partial(sample_continuously, size=self.caching.continuous_batching)
+        return sample
+
+    def _sample_remotely(
+        self, remote: Remote, prompts: Sequence[Prompt], num_samples: int
+    ) -> list[SampledRow]:
+        """Sample by another process, in any thread: the model here may learn meanwhile."""
+        rows = remote.sample(prompts, num_samples)
+        stops = [prompt.sampling.stop for prompt in prompts for _ in range(num_samples)]
+        return [*map(self._drop_suffix, rows, stops)]
+
+    def _sample_in_turn(
+        self, adapters: Sequence[str | None], prompts: Sequence[Prompt], num_samples: int
+    ) -> list[SampledRow]:
+        """Sample a batch for each adapter, and return the rows in the order of the prompts."""
+        rows_of = {
+            name: iter(self._sample_prompts([p for p in prompts if p.adapter == name], num_samples))
+            for name in adapters
+        }
+        return [next(rows_of[prompt.adapter]) for prompt in prompts for _ in range(num_samples)]
 
     def _continues(self, prompts: Sequence[Prompt]) -> bool:
         """Check whether samples from a prefix agree with a plain pass, for adapters that were not checked."""

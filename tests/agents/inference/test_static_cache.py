@@ -11,7 +11,7 @@ from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample, sample_static
-from llm_decpomdp.agents.inference.steps import StaticSteps
+from llm_decpomdp.agents.inference.static_cache import StaticSteps
 from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.agreement import METHODS
 from tests.agents.conftest import SIZE, Make
