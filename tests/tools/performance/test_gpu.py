@@ -269,8 +269,8 @@ def test_runs_of_all_steps_have_valid_options(
 
 
 def test_figures_of_a_run_are_means_of_its_updates() -> None:
-    rows = [{"tokens_per_second": 2.0, "lag": 1}, {"tokens_per_second": 4.0, "mismatch/x": 0.5}]
-    assert runs.figures(rows) == {"tokens_per_second": 3.0, "lag": 1, "mismatch/x": 0.5}
+    rows = [{"learning_seconds": 2.0, "lag": 1}, {"learning_seconds": 4.0, "mismatch/x": 0.5}]
+    assert runs.figures(rows) == {"learning_seconds": 3.0, "lag": 1, "mismatch/x": 0.5}
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 
-FIGURES = ("tokens_per_second", "sampling_seconds", "learning_seconds")
+FIGURES = ("sampling_seconds", "learning_seconds")
 AGES = ("lag", "older_tokens", "mixed_completions")
 
 SHARED: Mapping[str, Any] = {
@@ -41,7 +41,7 @@ def run(
     updates: int,
     options: Mapping[str, Any],
 ) -> Iterator[dict[str, Any]]:
-    """Train `demo_tldr` for some updates, and tell means over the updates behind the first two.
+    """Train `demo_tldr` for some updates, and tell their time, and means of metrics behind the first two.
 
     Args:
         model: Folder of the model.
@@ -77,7 +77,13 @@ def run(
             raise RuntimeError(f"the run ended with code {process.returncode}")
         lines = Path(target, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row["kind"] == "train"]
-    yield {"units": sum(row["tokens"] for row in rows), "figures": figures(rows[2:])}
+    # Without the time in which the run starts.
+    seconds = sum(row["tokens"] / row["tokens_per_second"] for row in rows)
+    yield {
+        "units": sum(row["tokens"] for row in rows),
+        "parts": {"updates": seconds},
+        "figures": figures(rows[2:]),
+    }
 
 
 def figures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
