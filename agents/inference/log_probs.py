@@ -26,8 +26,6 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
-from llm_decpomdp.agents.inference.packed_attention import dense_mask, encode_layout
-
 ROW_TOKENS = 4096
 """Longest row, unless one completion alone is longer: attention with a dense mask costs the square of it."""
 
@@ -39,6 +37,9 @@ Rows = Sequence[Sequence[int]]
 
 PromptRows = tuple[Sequence[int], Rows]
 """Token ids of a prompt, at least one, and of its completions, each at least one."""
+
+Layout = tuple[tuple[int, tuple[int, ...]], ...]
+"""For each prompt of a row its number of tokens, and those of its completions."""
 
 Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
 """Makes the context of the first computation of the logits, and that of the second."""
@@ -258,3 +259,34 @@ def token_log_probs(logits: Tensor, tokens: Tensor, divisor: float | Tensor) -> 
     tempered = logits.float() / divisor
     selected = tempered.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     return selected - tempered.logsumexp(-1)
+
+
+def dense_mask(layout: Layout, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return the mask that is added to all scores of a row, (1, 1, L, L)."""
+    hidden = ~visible_tokens(layout, device)
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
+    return mask.masked_fill_(hidden, torch.finfo(dtype).min)[None, None]
+
+
+def encode_layout(layout: Layout) -> Tensor:
+    """Return a layout in the place of a mask, (1, 1, 1, numbers)."""
+    # transformers passes masks of 4 dimensions on as they are.
+    numbers = [n for prompt, lengths in layout for n in (prompt, len(lengths), *lengths)]
+    return torch.tensor(numbers)[None, None, None]
+
+
+def visible_tokens(layout: Layout, device: torch.device) -> Tensor:
+    """Return whether each token sees each other one, (L, L)."""
+    prompts, completions = [], []
+    number = 0
+    for index, (prompt, lengths) in enumerate(layout):
+        prompts += [index] * (prompt + sum(lengths))
+        completions += [-1] * prompt
+        for length in lengths:
+            completions += [number] * length
+            number += 1
+    prompt_of, completion_of = torch.tensor([prompts, completions], device=device)
+    same_text = completion_of.unsqueeze(1) == completion_of
+    same_prompt = prompt_of.unsqueeze(1) == prompt_of
+    visible: Tensor = (same_prompt & (same_text | (completion_of == -1))).tril()
+    return visible

@@ -32,6 +32,8 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
+from llm_decpomdp.agents.inference.log_probs import Layout, visible_tokens
+
 NAME = "llm_decpomdp_packed"
 
 BLOCK = 64
@@ -41,23 +43,6 @@ BLOCK = 64
 
 UNKNOWN = ("position_bias", "softcap", "s_aux")
 """Arguments of transformers that change scores, which the tiles do not know."""
-
-Layout = tuple[tuple[int, tuple[int, ...]], ...]
-"""For each prompt of a row its number of tokens, and those of its completions."""
-
-
-def dense_mask(layout: Layout, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return the mask that is added to all scores of a row, (1, 1, L, L)."""
-    hidden = ~_visible(layout, device)
-    mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
-    return mask.masked_fill_(hidden, torch.finfo(dtype).min)[None, None]
-
-
-def encode_layout(layout: Layout) -> Tensor:
-    """Return a layout in the place of a mask, (1, 1, 1, numbers)."""
-    # transformers passes masks of 4 dimensions on as they are.
-    numbers = [n for prompt, lengths in layout for n in (prompt, len(lengths), *lengths)]
-    return torch.tensor(numbers)[None, None, None]
 
 
 def decode_layout(mask: Tensor) -> Layout:
@@ -128,28 +113,11 @@ def block_mask(layout: Layout, device: torch.device) -> Any:
     """Return the mask of a row for flex attention."""
     from torch.nn.attention.flex_attention import create_block_mask
 
-    visible = _visible(layout, device)
+    visible = visible_tokens(layout, device)
     length = len(visible)
     return create_block_mask(
         lambda _, __, query, key: visible[query, key], None, None, length, length, device
     )
-
-
-def _visible(layout: Layout, device: torch.device) -> Tensor:
-    """Return whether each token sees each other one, (L, L)."""
-    prompts, completions = [], []
-    number = 0
-    for index, (prompt, lengths) in enumerate(layout):
-        prompts += [index] * (prompt + sum(lengths))
-        completions += [-1] * prompt
-        for length in lengths:
-            completions += [number] * length
-            number += 1
-    prompt_of, completion_of = torch.tensor([prompts, completions], device=device)
-    same_text = completion_of.unsqueeze(1) == completion_of
-    same_prompt = prompt_of.unsqueeze(1) == prompt_of
-    visible: Tensor = (same_prompt & (same_text | (completion_of == -1))).tril()
-    return visible
 
 
 class Tile(NamedTuple):

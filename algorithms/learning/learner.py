@@ -28,12 +28,12 @@ from llm_decpomdp.algorithms.learning.losses import (
 )
 from llm_decpomdp.algorithms.learning.passes import (
     LossItem,
+    TokenMetrics,
     fill_passes,
     group_by_prompt,
     loss_items,
 )
 from llm_decpomdp.algorithms.learning.role_deviation import RoleDeviation
-from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.rollouts.lanes import in_lanes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.policy import (

@@ -13,12 +13,11 @@ from torch.nn.functional import scaled_dot_product_attention as attend
 
 from llm_decpomdp.agents.inference import packed_attention as packed
 from llm_decpomdp.agents.inference.fused import fused_adapters
+from llm_decpomdp.agents.inference.log_probs import dense_mask, encode_layout
 from llm_decpomdp.agents.inference.packed_attention import (
     NAME,
     block_mask,
     decode_layout,
-    dense_mask,
-    encode_layout,
     packed_attention,
     tiles,
 )
