@@ -1,7 +1,6 @@
 """The rollouts of updates: `SampledSource` samples the starts of an update.
 
-Optional features are wrappers of a source (`source_wrapper.py`), which `add_wrappers` adds. A feature that is off
-is not even imported.
+Optional features are wrappers of a source (`source_wrapper.py`), which `algorithms/sources.py` adds.
 """
 
 from __future__ import annotations
@@ -219,63 +218,3 @@ class SampledSource(RolloutSource):
     def close(self) -> None:
         """End what the worker has started."""
         self.worker.close()
-
-
-def add_wrappers(
-    source: RolloutSource,
-    env: TextEnv,
-    team: Team,
-    learner: BaseLearner,
-    options: TrainerOptions,
-    *,
-    problems: Sequence[Start] = (),
-    opponents: Team | None = None,
-    can_prefetch: bool = False,
-) -> RolloutSource:
-    """Return a source with a wrapper around it for each optional feature that the options ask for.
-
-    Args:
-        source: Samples the starts of each update, or has stored rollouts.
-        env: The environment.
-        team: The team that learns.
-        learner: The learner of the team.
-        options: How to sample.
-        problems: Starts that dynamic sampling and curricula draw from; by default those of the source.
-        opponents: The team that `comparator` of the algorithm's options names.
-        can_prefetch: Whether workers can sample while the learner learns.
-
-    Raises:
-        ValueError: If the options do not fit the rollouts.
-    """
-    # The order matters: opponents are scored, too; dynamic sampling goes by the scores; a curriculum chooses the
-    # starts of all of that; and asynchronous rollouts hold whole batches back.
-    problems = list(problems or source.starts)
-    if opponents is not None or learner.has_comparator:
-        from llm_decpomdp.algorithms.preferences.opponents import OpponentSource, check_comparator
-
-        check_comparator(learner, options, source, opponents)
-        if opponents is not None:
-            source = OpponentSource(source, env, opponents, team, options)
-    if options.reward_model is not None:
-        from llm_decpomdp.algorithms.rewards.scorer import make_scored_source
-
-        source = make_scored_source(source, env, team, options)
-    if options.refill:
-        from llm_decpomdp.algorithms.training.dynamic_sampling import DynamicSamplingSource
-
-        source = DynamicSamplingSource(source, learner, problems, options.refill, options.seed)
-    if options.curriculum is not None:
-        from llm_decpomdp.algorithms.training.curriculum import CurriculumSource
-
-        source = CurriculumSource(source, problems, options.group_size, options.seed)
-    if options.in_flight:
-        from llm_decpomdp.algorithms.training.in_flight import InFlightSource
-
-        source = InFlightSource(source, learner, options.lag)
-    elif options.lag:
-        from llm_decpomdp.algorithms.training.async_rollouts import AsyncSource
-
-        # With several steps a batch, or weights in shards, weights change before all rollouts are there.
-        one_step = learner.options.updates_per_batch == 1 and not learner.is_sharded
-        source = AsyncSource(source, learner, options.lag, can_prefetch and one_step)
-    return source

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import PolicyOptimizer, trainable_policies
 from llm_decpomdp.algorithms.rollouts.checks import overflow
-from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
 from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
 from llm_decpomdp.algorithms.training.sft_data import Demonstration, SFTExample, batches
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.algorithms.training.trainer_options import PASSES, WarmStartOptions
+from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
 from llm_decpomdp.policy import Completion, Team, TrainablePolicy, policy_attribute
 
 logger = logging.getLogger(__name__)
@@ -295,35 +295,3 @@ def _encode_completion(example: SFTExample, policy: TrainablePolicy) -> Completi
     text = getattr(completion, "text", completion)
     encoded: Completion = encode_completion(text, example.prompt)
     return None if encoded.truncated else encoded
-
-
-def make_warm_start(
-    env: TextEnv,
-    team: Team,
-    options: WarmStartOptions,
-    demonstrations: Sequence[Demonstration],
-    *,
-    problems: Sequence[Start] = (),
-    max_grad_norm: float | None = None,
-    seed: int = 0,
-) -> SupervisedTraining:
-    """Build the supervised phase before the first update.
-
-    Args:
-        env: The environment of training.
-        team: The team that learns.
-        options: The source of the demonstrations, and how to learn from them.
-        demonstrations: The demonstrations, if the team does not sample its own.
-        problems: Starts of the problems that the team samples with `source=passes`.
-        max_grad_norm: Largest norm of a policy's gradient; `None` for no limit.
-        seed: Decides the order of demonstrations, and all samples.
-
-    Raises:
-        ValueError: If there is nothing to learn from, or the episodes of a problem would be absurdly many.
-        TypeError: If a policy cannot encode a text that it did not sample.
-    """
-    if options.source == PASSES:
-        from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
-
-        return ExpertIteration(env, team, problems, options, max_grad_norm=max_grad_norm, seed=seed)
-    return SupervisedTraining(team, demonstrations, options, max_grad_norm=max_grad_norm, seed=seed)

@@ -9,8 +9,13 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from llm_decpomdp.benchmarks.cli.console import PROGRAM, Overrides, TrustedNetwork, complete_config
-from llm_decpomdp.benchmarks.cli.output import give_result
+from llm_decpomdp.benchmarks.cli.console import (
+    PROGRAM,
+    Overrides,
+    TrustedNetwork,
+    complete_config,
+    give_result,
+)
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
 
 Engine = Literal["local", "ray"]

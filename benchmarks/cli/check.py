@@ -16,8 +16,8 @@ from llm_decpomdp.benchmarks.cli.console import (
     Tasks,
     TrustedNetwork,
     complete_environment,
+    give_result,
 )
-from llm_decpomdp.benchmarks.cli.output import give_result
 from llm_decpomdp.benchmarks.config.errors import (
     ConfigError,
     RunError,

@@ -23,8 +23,8 @@ from llm_decpomdp.benchmarks.cli.console import (
     Tasks,
     complete_config,
     complete_run,
+    give_result,
 )
-from llm_decpomdp.benchmarks.cli.output import give_result
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult

@@ -16,8 +16,12 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from llm_decpomdp import __version__
 from llm_decpomdp.benchmarks.cli import bench, check, evaluate, play, publish, results, serve, train
-from llm_decpomdp.benchmarks.cli.console import PROGRAM, exit_codes, prepare_process
-from llm_decpomdp.benchmarks.cli.output import with_output_options
+from llm_decpomdp.benchmarks.cli.console import (
+    PROGRAM,
+    exit_codes,
+    prepare_process,
+    with_output_options,
+)
 
 Functions = Mapping[Callable[..., None], str | None]
 """Functions of commands, and the last lines of their help."""

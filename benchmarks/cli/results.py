@@ -22,8 +22,8 @@ from llm_decpomdp.benchmarks.cli.console import (
     Split,
     Tasks,
     complete_run,
+    give_result,
 )
-from llm_decpomdp.benchmarks.cli.output import give_result
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.benchmarks.cli.console import PROGRAM, first_process
-from llm_decpomdp.benchmarks.cli.output import give_result
+from llm_decpomdp.benchmarks.cli.console import PROGRAM, first_process, give_result
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.config.schema import Config

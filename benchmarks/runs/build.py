@@ -46,17 +46,14 @@ def make_training(
         RunError: If the environment, the team and the configuration do not fit together, or the run has more or
             fewer processes than shards.
     """
+    from llm_decpomdp.algorithms import sources
     from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
         LocalRolloutWorker,
         WorkerState,
     )
     from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
     from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
-    from llm_decpomdp.algorithms.training.rollout_source import (
-        RolloutSource,
-        SampledSource,
-        add_wrappers,
-    )
+    from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SampledSource
     from llm_decpomdp.algorithms.training.run_log import RunLog
     from llm_decpomdp.algorithms.training.trainer import Trainer
 
@@ -74,9 +71,7 @@ def make_training(
             shard_team(team, config.learner.shards, config.learner.reduce_once)
         phase = None
         if demonstrations is not None:
-            from llm_decpomdp.algorithms.training.sft import make_warm_start
-
-            phase = make_warm_start(
+            phase = sources.make_warm_start(
                 env,
                 team,
                 config.warm_start,
@@ -103,7 +98,7 @@ def make_training(
             source = StoredSource(arrange(config, add_tokens(run.pairs, team)))
         else:
             source = SampledSource(env, team, worker, learner, options, run.batches, run.problems)
-        source = add_wrappers(
+        source = sources.add_wrappers(
             source,
             env,
             team,

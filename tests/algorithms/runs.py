@@ -29,15 +29,12 @@ from llm_decpomdp.algorithms.preferences.stored import StoredSource
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker, WorkerState
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.sources import add_wrappers
 from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
-from llm_decpomdp.algorithms.training.rollout_source import (
-    RolloutSource,
-    SampledSource,
-    add_wrappers,
-)
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SampledSource
 from llm_decpomdp.algorithms.training.run_log import RunLog
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.trainer import Trainer

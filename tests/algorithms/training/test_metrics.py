@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.training.in_flight import version_metrics
 from llm_decpomdp.algorithms.training.metrics import (
     WARNING_UPDATES,
     evaluation_metrics,
@@ -26,6 +27,7 @@ from tests.algorithms.critics.readers import reading_team
 from tests.algorithms.preferences.teams import lexical, recurrent
 from tests.algorithms.rewards.reward_models import write_reward_model
 from tests.algorithms.runs import ROOT, build, make_team, recording_team
+from tests.algorithms.training.test_in_flight import written
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 PLACEHOLDERS = {
@@ -109,6 +111,8 @@ def test_every_key_of_a_row_is_documented_and_every_documented_key_occurs(
     metrics: list[dict[str, Any]], kind: str, section: str
 ) -> None:
     keys = {key for row in metrics if row["kind"] == kind for key in row}
+    if kind == "train":  # of `in_flight`, whose samplers are models: `test_in_flight.py` runs them
+        keys |= version_metrics([written((0, 1))], ["x"], 1).keys()
     known = documented("Every row") | documented(section)
     patterns = {key: pattern(key) for key in known}
     assert {k for k in keys if not any(p.fullmatch(k) for p in patterns.values())} == set()

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from llm_decpomdp.benchmarks.cli.console import give_result, to_json, with_output_options
 from llm_decpomdp.benchmarks.cli.main import WITH_RESULTS, main
-from llm_decpomdp.benchmarks.cli.output import give_result, to_json, with_output_options
 from llm_decpomdp.registry import registered_ids, spec
 
 

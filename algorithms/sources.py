@@ -1,0 +1,117 @@
+"""The optional parts of a training that its options ask for: wrappers of its source, and the warm start.
+
+Each feature attaches here by a few lines. A feature that is off is not even imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource
+from llm_decpomdp.algorithms.training.trainer_options import (
+    PASSES,
+    TrainerOptions,
+    WarmStartOptions,
+)
+from llm_decpomdp.policy import Team
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.training.sft import SupervisedTraining
+    from llm_decpomdp.algorithms.training.sft_data import Demonstration
+
+
+def add_wrappers(
+    source: RolloutSource,
+    env: TextEnv,
+    team: Team,
+    learner: BaseLearner,
+    options: TrainerOptions,
+    *,
+    problems: Sequence[Start] = (),
+    opponents: Team | None = None,
+    can_prefetch: bool = False,
+) -> RolloutSource:
+    """Return a source with a wrapper around it for each optional feature that the options ask for.
+
+    Args:
+        source: Samples the starts of each update, or has stored rollouts.
+        env: The environment.
+        team: The team that learns.
+        learner: The learner of the team.
+        options: How to sample.
+        problems: Starts that dynamic sampling and curricula draw from; by default those of the source.
+        opponents: The team that `comparator` of the algorithm's options names.
+        can_prefetch: Whether workers can sample while the learner learns.
+
+    Raises:
+        ValueError: If the options do not fit the rollouts.
+    """
+    # The order matters: opponents are scored, too; dynamic sampling goes by the scores; a curriculum chooses the
+    # starts of all of that; and asynchronous rollouts hold whole batches back.
+    problems = list(problems or source.starts)
+    if opponents is not None or learner.has_comparator:
+        from llm_decpomdp.algorithms.preferences.opponents import OpponentSource, check_comparator
+
+        check_comparator(learner, options, source, opponents)
+        if opponents is not None:
+            source = OpponentSource(source, env, opponents, team, options)
+    if options.reward_model is not None:
+        from llm_decpomdp.algorithms.rewards.scorer import make_scored_source
+
+        source = make_scored_source(source, env, team, options)
+    if options.refill:
+        from llm_decpomdp.algorithms.training.dynamic_sampling import DynamicSamplingSource
+
+        source = DynamicSamplingSource(source, learner, problems, options.refill, options.seed)
+    if options.curriculum is not None:
+        from llm_decpomdp.algorithms.training.curriculum import CurriculumSource
+
+        source = CurriculumSource(source, problems, options.group_size, options.seed)
+    if options.in_flight:
+        from llm_decpomdp.algorithms.training.in_flight import InFlightSource
+
+        source = InFlightSource(source, learner, options.lag)
+    elif options.lag:
+        from llm_decpomdp.algorithms.training.async_rollouts import AsyncSource
+
+        # With several steps a batch, or weights in shards, weights change before all rollouts are there.
+        one_step = learner.options.updates_per_batch == 1 and not learner.is_sharded
+        source = AsyncSource(source, learner, options.lag, can_prefetch and one_step)
+    return source
+
+
+def make_warm_start(
+    env: TextEnv,
+    team: Team,
+    options: WarmStartOptions,
+    demonstrations: Sequence[Demonstration],
+    *,
+    problems: Sequence[Start] = (),
+    max_grad_norm: float | None = None,
+    seed: int = 0,
+) -> SupervisedTraining:
+    """Build the supervised phase before the first update.
+
+    Args:
+        env: The environment of training.
+        team: The team that learns.
+        options: The source of the demonstrations, and how to learn from them.
+        demonstrations: The demonstrations, if the team does not sample its own.
+        problems: Starts of the problems that the team samples with `source=passes`.
+        max_grad_norm: Largest norm of a policy's gradient; `None` for no limit.
+        seed: Decides the order of demonstrations, and all samples.
+
+    Raises:
+        ValueError: If there is nothing to learn from, or the episodes of a problem would be absurdly many.
+        TypeError: If a policy cannot encode a text that it did not sample.
+    """
+    if options.source == PASSES:
+        from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
+
+        return ExpertIteration(env, team, problems, options, max_grad_norm=max_grad_norm, seed=seed)
+    from llm_decpomdp.algorithms.training.sft import SupervisedTraining
+
+    return SupervisedTraining(team, demonstrations, options, max_grad_norm=max_grad_norm, seed=seed)
