@@ -42,6 +42,7 @@ class Case:
     """Weights of a team: `own` (a model for each agent), `shared` (one for all), or `adapters` (one, with an
     adapter for each)."""
     static_cache: bool = False
+    fused_kernels: bool = False
 
     def policy(self, dtype: str | None = None) -> CausalLM:
         """Load the model, with another dtype of its computations if one is given."""
@@ -50,6 +51,7 @@ class Case:
             compute_dtype=dtype or self.dtype,
             device=self.device,
             caching=Caching(static_cache=self.static_cache),
+            fused_kernels=self.fused_kernels,
         )
 
 
