@@ -2,8 +2,8 @@
 
 Forward and backward passes of groups of siblings with different lengths: `CausalLM.log_probs` against a padded
 batch of the same rows with logits only for completions, and a forward pass for each row. Equal gradient norms
-show that all do the same work. "Fused kernels" has `model.fused_kernels`. The floor has only the matrix products, with
-each prompt computed once.
+show that all do the same work. "Fused kernels" has `model.fused_kernels`. The floor has only the matrix products,
+with each prompt computed once.
 """
 
 from __future__ import annotations
