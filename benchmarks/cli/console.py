@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import errno
-import functools
-import inspect
 import json
 import logging
-import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout
-from dataclasses import asdict, is_dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -24,7 +20,7 @@ from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.parts import PartError
 from llm_decpomdp.utils.extras import missing_packages
-from llm_decpomdp.utils.storage import DamagedFile, FolderInUse
+from llm_decpomdp.utils.storage import DamagedFile, FolderInUse, to_json
 from llm_decpomdp.utils.text import visible
 
 # A full disk is no fault of the program, so it gets a line and not a traceback.
@@ -38,14 +34,6 @@ REPEATS_PROGRESS = (
     "llm_decpomdp.algorithms.training.checkpoint_manager",
 )
 """Loggers whose lines the progress bar of a terminal shows, too."""
-
-
-JSON = Annotated[
-    bool, Option("--json", help="The result as JSON on stdout; text for people goes to stderr.")
-]
-QUIET = Annotated[
-    bool, Option("--quiet", help="No progress, and no log lines but warnings and errors.")
-]
 
 
 def prepare_process() -> None:
@@ -240,61 +228,3 @@ def json_on_stdout(quiet: bool) -> Iterator[None]:
         # Also before an exit with another code, such as that of a failed check.
         if _results:
             print(json.dumps(to_json(_results.pop()), indent=2))
-
-
-def to_json(value: Any) -> Any:
-    """Return a value of numbers, texts, paths, dataclasses and containers for JSON, infinities as null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    if isinstance(value, Mapping):
-        return {str(key): to_json(of) for key, of in value.items()}
-    if isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, str):
-        return [to_json(of) for of in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, (str, int, float, type(None))):
-        return value
-    # A number of numpy, or what has no form in JSON, such as a path.
-    return to_json(value.item()) if hasattr(value, "item") else str(value)
-
-
-class _NoTerminal:
-    """A stream that is no terminal, so that nothing draws progress on it."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def isatty(self) -> bool:
-        """Return False."""
-        return False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def with_output_options(function: Callable[..., None], *, has_result: bool) -> Callable[..., None]:
-    """Return the function of a command with the parameters `quiet` and, if it has a result, `json`."""
-
-    @functools.wraps(function)
-    def run(*arguments: Any, quiet: bool, as_json: bool = False, **options: Any) -> None:
-        if quiet:
-            logging.getLogger("llm_decpomdp").setLevel(logging.WARNING)
-            if sys.stderr.isatty():
-                sys.stderr = _NoTerminal(sys.stderr)
-            os.environ["TQDM_DISABLE"] = "1"  # of libraries, which draw without a terminal too
-        with json_on_stdout(quiet) if as_json else nullcontext():
-            function(*arguments, **options)
-
-    flags = {"as_json": JSON, "quiet": QUIET} if has_result else {"quiet": QUIET}
-    signature = inspect.signature(function, eval_str=True)
-    parameters = [
-        *signature.parameters.values(),
-        *(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=of)
-            for name, of in flags.items()
-        ),
-    ]
-    # Typer reads the parameters of a command from both.
-    run.__dict__["__signature__"] = signature.replace(parameters=parameters)
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run

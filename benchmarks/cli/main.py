@@ -6,8 +6,13 @@ imported by the command that is run, so that help and completion are fast.
 
 from __future__ import annotations
 
+import functools
+import inspect
+import logging
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -19,9 +24,16 @@ from llm_decpomdp.benchmarks.cli import bench, check, evaluate, play, publish, r
 from llm_decpomdp.benchmarks.cli.console import (
     PROGRAM,
     exit_codes,
+    json_on_stdout,
     prepare_process,
-    with_output_options,
 )
+
+JSON = Annotated[
+    bool, Option("--json", help="The result as JSON on stdout; text for people goes to stderr.")
+]
+QUIET = Annotated[
+    bool, Option("--quiet", help="No progress, and no log lines but warnings and errors.")
+]
 
 Functions = Mapping[Callable[..., None], str | None]
 """Functions of commands, and the last lines of their help."""
@@ -137,6 +149,48 @@ class CommandLine(CommandGroup):
 
 
 # Typer's own tracebacks may print local values, such as keys of servers.
+class _NoTerminal:
+    """A stream that is no terminal, so that nothing draws progress on it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def isatty(self) -> bool:
+        """Return False."""
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def with_output_options(function: Callable[..., None], *, has_result: bool) -> Callable[..., None]:
+    """Return the function of a command with the parameters `quiet` and, if it has a result, `json`."""
+
+    @functools.wraps(function)
+    def run(*arguments: Any, quiet: bool, as_json: bool = False, **options: Any) -> None:
+        if quiet:
+            logging.getLogger("llm_decpomdp").setLevel(logging.WARNING)
+            if sys.stderr.isatty():
+                sys.stderr = _NoTerminal(sys.stderr)
+            os.environ["TQDM_DISABLE"] = "1"  # of libraries, which draw without a terminal too
+        with json_on_stdout(quiet) if as_json else nullcontext():
+            function(*arguments, **options)
+
+    flags = {"as_json": JSON, "quiet": QUIET} if has_result else {"quiet": QUIET}
+    signature = inspect.signature(function, eval_str=True)
+    parameters = [
+        *signature.parameters.values(),
+        *(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=of)
+            for name, of in flags.items()
+        ),
+    ]
+    # Typer reads the parameters of a command from both.
+    run.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
 app = typer.Typer(cls=CommandLine, no_args_is_help=True, pretty_exceptions_enable=False)
 
 

@@ -7,12 +7,14 @@ import fcntl
 import io
 import json
 import logging
+import math
 import os
 import shlex
 import socket
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, is_dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -291,3 +293,19 @@ def _cell(value: Any) -> Any:
     except ValueError:
         return f"'{value}"
     return value
+
+
+def to_json(value: Any) -> Any:
+    """Return a value of numbers, texts, paths, dataclasses and containers for JSON, infinities as null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): to_json(of) for key, of in value.items()}
+    if isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, str):
+        return [to_json(of) for of in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, (str, int, float, type(None))):
+        return value
+    # A number of numpy, or what has no form in JSON, such as a path.
+    return to_json(value.item()) if hasattr(value, "item") else str(value)
