@@ -97,6 +97,14 @@ def test_an_update_of_own_models_and_of_adapters(setting: GpuSettings) -> None:
         large.fitting(steps.TEAMS["own"][1])
 
 
+def test_options_of_learning_do_the_same_work(setting: GpuSettings) -> None:
+    outcome = steps.options_of_learning(setting)
+    assert set(units(outcome).values()) == {2 * 2 * 4} and len(units(outcome)) == 5
+    *_, everything = (row.variant.arguments for row in outcome.sections[0])
+    options = ("fused_kernels", "tokens_per_pass", "fused_adamw")
+    assert all(everything[name] for name in options)
+
+
 def test_equal_updates_of_two_processes_have_equal_weights(setting: GpuSettings) -> None:
     outcome = steps.equal_bytes(setting)
     assert [judgement.value.median for judgement in outcome.judgements if judgement.value] == [

@@ -110,6 +110,25 @@ def update(setting: GpuSettings) -> StepOutcome:
     return StepOutcome(measured, judgements)
 
 
+def options_of_learning(setting: GpuSettings) -> StepOutcome:
+    """Compare updates of adapters with those of each option that saves time of learning, and of all."""
+    ways: dict[str, dict[str, object]] = {
+        "plain": {},
+        "fused kernels": {"fused_kernels": True},
+        "several prompts in a pass": {"tokens_per_pass": 4096},
+        "fused AdamW": {"fused_adamw": True},
+    }
+    ways["all options"] = {name: value for way in ways.values() for name, value in way.items()}
+    case: dict[str, object] = {"work": "update", "tasks": _tasks(), "weights": "adapters"}
+
+    def variants(size: str) -> list[Variant]:
+        return [
+            on_device(setting, f"update, {name}", size, **case, **way) for name, way in ways.items()
+        ]
+
+    return race(setting, map(variants, setting.fitting(TEAMS["adapters"][1])))
+
+
 def planned_gigabytes(setting: GpuSettings, size: str, weights: str) -> float:
     """Return the peak that `plan` estimates for an update of two agents."""
     prompts, shape = [float(len(prompt)) for prompt in _prompts()[1]], SIZES[size]
@@ -330,6 +349,7 @@ STEPS: dict[str, Callable[[GpuSettings], StepOutcome]] = {
     "sampling": sampling,
     "learning": learning,
     "update": update,
+    "options_of_learning": options_of_learning,
     "evaluation": evaluation,
     "quantized": quantized,
     "in_flight": in_flight,

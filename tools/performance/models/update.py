@@ -221,7 +221,9 @@ def update_with_critic(
     env = workload.environment(turns)
     team = build_team(case, env.possible_agents)
     starts = [Start(task_id=task) for task in case.tasks]
-    options = replace(OPTIONS, **critic)
+    options = replace(
+        OPTIONS, fused_adamw=case.fused_adamw, tokens_per_pass=case.tokens_per_pass, **critic
+    )
     try:
         yield from updates(env, team, starts, case.group_size, options, views=bool(critic), **joint)
     finally:
@@ -237,6 +239,7 @@ def build_team(case: Case, agents: Sequence[str]) -> dict[str, Policy]:
         compute_dtype=case.dtype,
         device=case.device,
         static_cache=case.static_cache,
+        fused_kernels=case.fused_kernels,
         lora=LORA if adapters else None,
     )
     names = {agent: "all" if shared else agent for agent in agents}

@@ -43,6 +43,9 @@ class Case:
     adapter for each)."""
     static_cache: bool = False
     fused_kernels: bool = False
+    fused_adamw: bool = False
+    tokens_per_pass: int | None = None
+    """Most tokens of a pass of learning with several prompts; `None` for a prompt a pass."""
 
     def policy(self, dtype: str | None = None) -> CausalLM:
         """Load the model, with another dtype of its computations if one is given."""
