@@ -98,6 +98,7 @@ class ModelEngine:
         self._packs: bool | None = None  # unknown until the first use
         self._fuses = fused_kernels  # after the first use, whether the model agrees with them
         self._score_unpacked: ScoringMethod = padded_log_probs  # known with `_packs`
+        self._in_kernels = False  # whether the present pass is one of `_kernels`
         self._span = attention_span(model.config)
         self._warned_of_span = False
         self.remote: Remote | None = None
@@ -378,7 +379,9 @@ class ModelEngine:
     @contextmanager
     def _kernels(self) -> Iterator[None]:
         """Choose the kernels of a learner's pass."""
+        before, self._in_kernels = self._in_kernels, True
         with ExitStack() as stack:
+            stack.callback(setattr, self, "_in_kernels", before)
             if hasattr(self.model, "peft_config"):
                 # Autocast rounds the weights of adapters to the format of their input, so it needs no cast.
                 casts = self.compute_dtype == torch.float32
@@ -388,13 +391,13 @@ class ModelEngine:
             yield
 
     def _recomputing(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        """Return contexts of a layer's first pass and of its second, which must have the adapter of the first."""
-        return nullcontext(), self._repeat(self.adapter)
+        """Return contexts of a layer's first pass and of its second, with the adapter and kernels of the first."""
+        return nullcontext(), self._repeat(self.adapter, self._in_kernels)
 
     @contextmanager
-    def _repeat(self, adapter: str | None) -> Iterator[None]:
+    def _repeat(self, adapter: str | None, in_kernels: bool) -> Iterator[None]:
         self.activate(adapter)
-        with self._kernels():
+        with self._kernels() if in_kernels else nullcontext():
             yield
 
     @contextmanager

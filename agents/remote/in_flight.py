@@ -49,6 +49,8 @@ class InFlightSampler(RemoteSampler):
 
     def _load_adapter(self, client: VllmClient, adapter: str, new: Publication) -> None:
         name = self._name(adapter, new)
+        if self._lost and name not in self._replaced:
+            client.unload_adapter(name)  # a server that hung for a while may still have it
         with client.pause():
             client.load_adapter(name, new.folder, in_place=name in self._replaced)
             client.end_update(new.name)

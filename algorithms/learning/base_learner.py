@@ -137,7 +137,11 @@ class PolicyOptimizer:
                 for index, of_weight in adamw["state"].items()
             }
             adamw = {**adamw, "state": moments}
+        fused = [group["fused"] for group in self._adamw.param_groups]
         self._adamw.load_state_dict(adamw)
+        # torch takes the options of the state over; the kernel is one of this process.
+        for group, value in zip(self._adamw.param_groups, fused, strict=True):
+            group["fused"] = value
         for (_, master), weights in zip(self._float_copies(), state["masters"], strict=True):
             master.copy_(cut_as(weights, master))
 

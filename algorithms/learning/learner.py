@@ -174,7 +174,11 @@ class Learner(BaseLearner):
                 "all processes make the same passes of a model in shards, of one prompt each: set "
                 "tokens_per_pass=null, or learner.fsdp_size=1"
             )
-        if not any(policy_attribute(policy, "count_tokens") for policy in self.policies.values()):
+        if not any(
+            policy_attribute(policy, "count_tokens")
+            and policy_attribute(policy, "log_probs_of_prompts")
+            for policy in self.policies.values()
+        ):
             raise TypeError(
                 f"tokens_per_pass={self.options.tokens_per_pass} needs policies that compute several prompts in "
                 "one pass (log_probs_of_prompts, count_tokens), and the team has none: set tokens_per_pass=null"

@@ -82,7 +82,7 @@ def fill_passes(
     for microbatch in microbatches:
         policy = agents[microbatch[0].agent]
         count = policy_attribute(policy, "count_tokens")
-        if count is None:
+        if count is None or policy_attribute(policy, "log_probs_of_prompts") is None:
             passes.append(microbatch)
             continue
         completions = [completion for item in microbatch for completion in item.completions]

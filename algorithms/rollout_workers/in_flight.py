@@ -119,10 +119,10 @@ class AnnouncedWeights:
         self._policies, self._announced = policies, announced
         self._loaded: Any = None
         loads = [policy_attribute(policy, "load_weights") for policy in policies.values()]
-        self._in_flight = all(loads)
+        engine: Any = shared_engine(next(iter(policies.values())))
+        self._in_flight = engine is not None and all(loads)
         """Whether the engine takes weights while it samples."""
         if self._in_flight:
-            engine: Any = shared_engine(next(iter(policies.values())))
             engine.newer_weights = self
 
     def arrived(self) -> bool:

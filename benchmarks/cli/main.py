@@ -148,7 +148,6 @@ class CommandLine(CommandGroup):
             return super().invoke(ctx)
 
 
-# Typer's own tracebacks may print local values, such as keys of servers.
 class _NoTerminal:
     """A stream that is no terminal, so that nothing draws progress on it."""
 
@@ -191,6 +190,7 @@ def with_output_options(function: Callable[..., None], *, has_result: bool) -> C
     return run
 
 
+# Typer's own tracebacks may print local values, such as keys of servers.
 app = typer.Typer(cls=CommandLine, no_args_is_help=True, pretty_exceptions_enable=False)
 
 

@@ -133,6 +133,9 @@ def differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
     """Yield each key of nested mappings whose value has changed, such as "model.name was a and is b"."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for name in dict.fromkeys([*before, *now]):
+            # A switch that earlier versions did not have was off.
+            if name not in before and now[name] is False:
+                continue
             inner = f"{key}.{name}" if key else str(name)
             yield from differences(before.get(name), now.get(name), inner)
     elif before != now:

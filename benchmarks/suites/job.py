@@ -170,6 +170,8 @@ def refuse_others(jobs: Sequence[Job]) -> None:
         if not any(path.exists() for path in results):
             continue
         before = json.loads((job.folder / "job.json").read_text(encoding="utf-8"))["identity"]
+        if not job.arm.trains:  # earlier versions stored it there, too
+            before.pop("train_env", None)
         # JSON has lists in place of tuples.
         changes = differences(before, json.loads(json.dumps(job.identity)))
         differing = [key.removeprefix("config.") for key in changes]

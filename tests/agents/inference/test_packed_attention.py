@@ -224,3 +224,14 @@ def test_inputs_of_adapters_are_not_cast_to_the_format_of_their_weights(
     seen.clear()
     policy.engine.log_probs(PROMPT, ROWS, 1.0)
     assert seen == {torch.bfloat16}
+
+
+def test_rows_beyond_the_span_are_computed_again_as_they_were(
+    make_policy: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_policy().save(tmp_path)
+    engine = adapted(tmp_path, "float32", True, gradient_checkpointing=True).engine
+    engine.log_probs(PROMPT, ROWS, 1.0).sum().backward()
+    assert engine._packs and engine._fuses
+    monkeypatch.setattr(engine, "_span", 2)
+    engine.log_probs(PROMPT, ROWS, 1.0).sum().backward()

@@ -214,6 +214,14 @@ def test_a_folder_keeps_to_the_cell_that_it_began_with(tmp_path: Path) -> None:
     (first.folder / "manifest.json").write_text("{}")
     refuse_others([job("samples: 2, tasks: 3")])
     refuse_others([job("override: algorithm.learning_rate=1.0")])  # nothing is learned here
+    # As an earlier version wrote it: without a switch that did not exist, and with a key without effect.
+    stored = json.loads((first.folder / "job.json").read_text())
+    del stored["identity"]["config"]["model"]["fused_kernels"]
+    stored["identity"]["train_env"] = "compose-v0"
+    (first.folder / "job.json").write_text(json.dumps(stored))
+    refuse_others([job("samples: 1")])
+    with pytest.raises(ConfigError, match=r"model\.fused_kernels was None and is True"):
+        refuse_others([job("override: model.fused_kernels=true")])
     with pytest.raises(ConfigError, match=r"model\.temperature was 0\.8 and is 0\.1\): choose"):
         refuse_others([job("override: model.temperature=0.1")])
 
