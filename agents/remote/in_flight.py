@@ -14,7 +14,7 @@ import json
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.pool import ThreadPool
@@ -36,29 +36,26 @@ LOOK = 0.02  # seconds between two questions for the version: tokens may count a
 class InFlightSampler(RemoteSampler):
     """Samples at a server that takes new weights while it answers; arguments are those of `RemoteSampler`."""
 
-    _replaced: frozenset[str] = frozenset()  # adapters that the server has
-
     def _name(self, adapter: str | None, publication: Publication) -> str:
         # Open requests are bound to the name of an adapter, so all versions have the same.
         if adapter is None:
             return BASE
         return f"{publication.name.partition('@')[0]}-{self._process}"
 
-    def _remove(self, client: VllmClient, adapter: str | None, old: Publication) -> None:
-        """Do nothing: newer weights replace them."""
-
-    def _load_adapter(self, client: VllmClient, adapter: str, new: Publication) -> None:
-        name = self._name(adapter, new)
-        if self._lost and name not in self._replaced:
-            client.unload_adapter(name)  # a server that hung for a while may still have it
+    def _replace_adapters(
+        self, client: VllmClient, changed: Mapping[str | None, Publication]
+    ) -> None:
+        # A server has one version for all adapters, so no token may be written before the last one is loaded.
         with client.pause():
-            client.load_adapter(name, new.folder, in_place=name in self._replaced)
-            client.end_update(new.name)
-        self._replaced |= {name}
-
-    def _leave(self) -> None:
-        super()._leave()
-        self._replaced = frozenset()
+            for adapter, new in changed.items():
+                name, in_place = self._name(adapter, new), adapter in self._there
+                if self._lost and not in_place:
+                    client.unload_adapter(name)  # a server that hung for a while may still have it
+                client.load_adapter(name, new.folder, in_place)
+                self._there[adapter] = new  # also if the next one fails, so that `close` unloads it
+            # A server that was started again also gets adapters that did not change with the newest version.
+            newest = max(self._there.values(), key=lambda publication: publication.version)
+            client.end_update(newest.name)
 
     def _served(self, client: VllmClient) -> ServedWeights:
         return ServedInFlight(client, self._names(), None, False, self._process)

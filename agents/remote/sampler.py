@@ -45,6 +45,7 @@ class Publication(NamedTuple):
     """The published weights of a policy."""
 
     name: str  # at the server, which no other weights have
+    version: int  # as of `RemoteSampler.update_weights`
     folder: Path  # of files for the server to load
     writes: int  # see `_writes`
 
@@ -119,7 +120,8 @@ class RemoteSampler:
             folder = self.folder / "weights" / unique
             if self._make_group is None or policy.adapter is not None:
                 policy.publish(folder)
-            self._wanted = {**self._wanted, policy.adapter: Publication(unique, folder, writes)}
+            new = Publication(unique, version, folder, writes)
+            self._wanted = {**self._wanted, policy.adapter: new}
         self._retry(lambda served: None)
         for adapter, publication in before.items():
             if self._wanted[adapter] is not publication:
@@ -219,32 +221,30 @@ class RemoteSampler:
         if self._client is None:
             url = self.server.ready(lambda url: VllmClient(url, ends, timeout).is_well())
             self._client = VllmClient(url, ends, timeout)
-        client = self._client
-        for adapter, old in list(self._there.items()):
-            if old is not self._wanted.get(adapter):
-                self._remove(client, adapter, old)
-                del self._there[adapter]
+        client, changed = self._client, {}
         for adapter, new in self._wanted.items():
-            if adapter in self._there:
-                continue
-            if adapter is None:
-                self._replace_weights(client, new)
-            else:
-                self._load_adapter(client, adapter, new)
-            self._there[adapter] = new
-            self._unproven.add(adapter)
+            if self._there.get(adapter) is not new:
+                changed[adapter] = new
+        self._unproven |= changed.keys()
+        if None in changed:
+            self._replace_weights(client, changed[None])
+        elif changed:
+            self._replace_adapters(client, changed)
+        self._there |= changed
         return self._served(client)
 
-    def _remove(self, client: VllmClient, adapter: str | None, old: Publication) -> None:
-        """Remove older weights of an adapter."""
-        if adapter is not None:
-            client.unload_adapter(old.name)
-
-    def _load_adapter(self, client: VllmClient, adapter: str, new: Publication) -> None:
-        """Load new weights of an adapter."""
-        if self._lost:  # a server that hung for a while may still have it
-            client.unload_adapter(new.name)
-        client.load_adapter(new.name, new.folder)
+    def _replace_adapters(
+        self, client: VllmClient, changed: Mapping[str | None, Publication]
+    ) -> None:
+        """Replace the older weights of some adapters."""
+        for adapter in changed:
+            if adapter in self._there:
+                client.unload_adapter(self._there.pop(adapter).name)
+        for adapter, new in changed.items():
+            if self._lost:  # a server that hung for a while may still have it
+                client.unload_adapter(new.name)
+            client.load_adapter(new.name, new.folder)
+            self._there[adapter] = new  # also if the next one fails, so that `close` unloads it
 
     def _served(self, client: VllmClient) -> ServedWeights:
         """Return what samples by the wanted weights, which the server has."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,27 +13,12 @@ import torch
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.remote.in_flight import InFlightSampler
+from llm_decpomdp.agents.remote.in_flight import InFlightSampler, ServedInFlight
 from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
 from llm_decpomdp.agents.remote.server import RunningServer
 from llm_decpomdp.policy import Completion
-from tests.agents.conftest import tiny_model, tiny_tokenizer
 from tests.agents.remote.test_sampler import OPTIONS, change, two
 from tests.support.fake_vllm import FakeVllm
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    tiny_model(0).save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def server(model: Path) -> Iterator[FakeVllm]:
-    with FakeVllm(model) as running:
-        yield running
 
 
 def attach(server: FakeVllm, policies: dict[str, CausalLM], folder: Path) -> InFlightSampler:
@@ -92,6 +76,48 @@ def test_an_answer_goes_on_by_the_weights_that_are_published_meanwhile(
     assert [path for path in routes[last - 1 :] if path in steps][:5] == steps
     sampler.close()
     assert not server.adapters
+
+
+def test_all_adapters_are_replaced_in_one_pause_before_their_version_is_set(
+    model: Path, server: FakeVllm, tmp_path: Path
+) -> None:
+    policies = two(model)
+    sampler = attach(server, policies, tmp_path)
+    for policy in policies.values():
+        change(policy, 5)
+    server.calls.clear()
+    sampler.update_weights(18)
+    routes = [path.partition("?")[0] for path, _ in server.calls]
+    update = ["/reset_prefix_cache", "/update_weight_version"]
+    assert routes == ["/pause", *2 * ["/v1/load_lora_adapter"], *update, "/resume"]
+    change(policies["aux"], 6)
+    sampler.update_weights(19)
+    server.forget()  # as if started anew: it gets both again, and those of `main` did not change
+    drawn(policies["main"], sampler, 1)
+    assert server.version.startswith("aux@19-")
+
+
+def test_a_server_that_hung_gets_its_adapters_anew(
+    model: Path, server: FakeVllm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policies = two(model)
+    sampler = attach(server, policies, tmp_path)
+    names, ask, lost = set(server.adapters), ServedInFlight.ask, [ServerLost("it hung")]
+
+    def lost_once(served: ServedInFlight, requests: Any) -> Any:
+        if lost:
+            raise lost.pop()
+        return ask(served, requests)
+
+    monkeypatch.setattr(ServedInFlight, "ask", lost_once)
+    server.calls.clear()
+    (answer,) = drawn(policies["main"], sampler, 1)
+    assert answer.versions == (17,) * len(answer.tokens) and server.adapters == names
+    routes = [path for path, _ in server.calls if "lora" in path]
+    assert routes == 2 * ["/v1/unload_lora_adapter", "/v1/load_lora_adapter"]
+    change(policies["main"], 5)
+    sampler.update_weights(18)  # in its place again
+    assert server.calls[-4][1]["load_inplace"] and server.adapters == names
 
 
 def test_answers_without_a_change_are_those_of_plain_sampling(

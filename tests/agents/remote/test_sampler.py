@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from base64 import b64decode
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -31,20 +30,6 @@ from tests.support.fake_vllm import FakeVllm
 LORA = {"r": 2, "target_modules": ["q_proj", "v_proj"]}
 OPTIONS = SamplerOptions(engine="vllm", timeout=20, max_mismatch=1e-4)
 PROMPTS = ["one", "two and more", "three"]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    tiny_model(0).save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def server(model: Path) -> Iterator[FakeVllm]:
-    with FakeVllm(model) as running:
-        yield running
 
 
 def two(model: Path, **options: Any) -> dict[str, CausalLM]:
