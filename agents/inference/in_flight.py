@@ -19,6 +19,7 @@ from torch import Tensor
 from typing_extensions import Protocol
 
 from llm_decpomdp.agents.inference.decoding import GrowingSteps, Prefilled
+from llm_decpomdp.agents.inference.options import Caching
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow, sample
 
 if TYPE_CHECKING:
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 
 class NewerWeights(Protocol):
-    """Weights that arrive while a model samples."""
+    """Weights that arrive while a model samples; `use_newer_weights` gives them to an engine."""
 
-    version: int
-    """Version of the model's weights."""
+    @property
+    def version(self) -> int:
+        """Version of the model's weights."""
+        ...
 
     def arrived(self) -> bool:
         """Check whether there are other weights than the model's; called before each token."""
@@ -38,6 +41,29 @@ class NewerWeights(Protocol):
     def load(self) -> None:
         """Replace the model's weights by the newest ones, and `version` by theirs."""
         ...
+
+
+def refused_options(caching: Caching) -> dict[str, Any]:
+    """Return the options, by name, that need weights which stay, or another loop than that of `sample`."""
+    names = ("static_cache", "continuous_batching", "prefix_cache")
+    return {name: value for name in names if (value := getattr(caching, name))}
+
+
+def use_newer_weights(engine: ModelEngine, newer: NewerWeights) -> None:
+    """Let an engine take newer weights between two tokens of all further completions.
+
+    Raises:
+        ValueError: If the engine has options for keys and values that have no effect then (`refused_options`).
+    """
+    refused = refused_options(engine.caching)
+    if refused:
+        options = ", ".join(f"{name}={value}" for name, value in refused.items())
+        raise ValueError(
+            "a model that takes newer weights while it samples needs a cache that grows and one batch, and this "
+            f"one has {options}: load it without {' and '.join(refused)}, or take in_flight=false (in Python, "
+            "sample with ProcessRolloutWorkers)"
+        )
+    engine.newer_weights = newer
 
 
 class InFlightSteps(GrowingSteps):

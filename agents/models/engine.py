@@ -104,7 +104,7 @@ class ModelEngine:
         self.remote: Remote | None = None
         """The sampler that replaces the model here, if set."""
         self.newer_weights: NewerWeights | None = None
-        """Weights that may replace the model's own while it samples, if set."""
+        """Weights that may replace the model's own while it samples; `use_newer_weights` sets and checks them."""
         if gradient_checkpointing:
             self._enable_checkpointing()
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from llm_decpomdp.agents.inference.in_flight import use_newer_weights
 from llm_decpomdp.algorithms.rollout_workers.pool import (
     RolloutRequest,
     WeightUpdate,
@@ -111,35 +112,42 @@ class Announcements:
 class AnnouncedWeights:
     """Weights of the policies of one engine, or of one policy without an engine (`NewerWeights`).
 
-    Each engine loads its own, because engines on several devices sample in threads.
+    Each engine loads its own, because engines on several devices sample in threads. An engine takes weights while
+    it samples once it has loaded some: the engine of a frozen partner, or of a server, keeps all of its options.
     """
 
     def __init__(self, policies: Mapping[str, Policy], announced: Announcements) -> None:
-        self.version = 0
         self._policies, self._announced = policies, announced
-        self._loaded: Any = None
-        loads = [policy_attribute(policy, "load_weights") for policy in policies.values()]
-        engine: Any = shared_engine(next(iter(policies.values())))
-        self._in_flight = engine is not None and all(loads)
-        """Whether the engine takes weights while it samples."""
-        if self._in_flight:
-            engine.newer_weights = self
+        self._loaded = WeightUpdate(None, {})
+
+    @property
+    def version(self) -> int:
+        """Version of the loaded weights; 0 before the first."""
+        return self._loaded.version
 
     def arrived(self) -> bool:
         """Check whether there are other weights than the loaded ones."""
         newest = self._announced.look()
-        return newest.weights is not None and newest.weights != self._loaded
+        return newest.weights is not None and newest.weights != self._loaded.weights
 
     def load(self) -> None:
-        """Load the newest weights; random streams go on."""
+        """Load the newest weights; random streams of an engine's policies go on.
+
+        Raises:
+            ValueError: If the engine has options with which it cannot take weights while it samples.
+        """
         newest, states = self._read()
         own = {name: state for name, state in states.items() if name in self._policies}
-        if self._in_flight:
+        loads = {name: policy_attribute(self._policies[name], "load_weights") for name in own}
+        engine: Any = shared_engine(next(iter(self._policies.values())))
+        if all(loads.values()) and hasattr(engine, "newer_weights"):
+            if own:
+                use_newer_weights(engine, self)
             for name, state in own.items():
-                policy_attribute(self._policies[name], "load_weights")(state)
+                loads[name](state)
         else:
             load_states(self._policies, own)
-        self._loaded, self.version = newest.weights, newest.version
+        self._loaded = newest
 
     def _read(self) -> tuple[WeightUpdate, Mapping[str, Any]]:
         while True:

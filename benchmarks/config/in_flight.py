@@ -16,6 +16,9 @@ def check_in_flight(config: Config, policies: Mapping[str, PolicySpec]) -> None:
         ConfigError: If nothing samples while the learner learns, if weights cannot be sent to the workers while
             they sample, or if an option promises what depends on the time at which weights arrive.
     """
+    # Not before: this loads transformers, which the checks of other runs do without.
+    from llm_decpomdp.agents.inference.in_flight import refused_options
+
     cluster, learner = config.cluster, config.learner
     wrong = {
         "needs workers that sample while the learner learns: set cluster.rollout_workers": not (
@@ -33,11 +36,10 @@ def check_in_flight(config: Config, policies: Mapping[str, PolicySpec]) -> None:
     for name, spec in policies.items():
         if not local or spec.kind != "model":
             continue
-        for key in ("static_cache", "continuous_batching", "prefix_cache"):
-            value = getattr(spec, key)
+        for key, value in refused_options(spec).items():
             wrong[
                 f"samples with a cache that grows and in one batch, and policies.{name} has {key}={value}: drop it"
-            ] = bool(value)
+            ] = True
     for reason, is_so in wrong.items():
         if is_so:
             raise ConfigError(

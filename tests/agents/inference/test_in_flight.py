@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from llm_decpomdp.agents.inference.decoding import growing_cache
-from llm_decpomdp.agents.inference.options import ModelOptions, Sampling
+from llm_decpomdp.agents.inference.in_flight import use_newer_weights
+from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
@@ -62,7 +63,7 @@ def values(policy: CausalLM, prompt: str, said: list[Completion]) -> list[list[f
 def test_each_token_has_the_version_and_the_log_probability_of_its_weights(token: int) -> None:
     """The head alone changes, so the keys and values are those of both versions."""
     policy = tiny()
-    policy.engine.newer_weights = ArrivesAt(token, lambda: change(policy, "lm_head"))
+    use_newer_weights(policy.engine, ArrivesAt(token, lambda: change(policy, "lm_head")))
     prompts = ["a", "bba"]
     groups = policy.generate(prompts, 24)
     later = [values(policy, *pair) for pair in zip(prompts, groups, strict=True)]
@@ -82,12 +83,26 @@ def test_without_arrivals_the_tokens_are_those_of_one_version() -> None:
     policy = tiny()
     plain = policy.generate(["a", "bb"], 4)
     policy.seed(1)
-    policy.engine.newer_weights = ArrivesAt(99, lambda: None)
+    use_newer_weights(policy.engine, ArrivesAt(99, lambda: None))
     for before, after in zip(plain, policy.generate(["a", "bb"], 4), strict=True):
         assert [(one.tokens, one.log_probs) for one in before] == [
             (one.tokens, one.log_probs) for one in after
         ]
         assert all(set(one.versions) == {0} and not before[0].versions for one in after)
+
+
+@pytest.mark.parametrize(
+    "caching", [{"static_cache": True}, {"continuous_batching": 4}, {"prefix_cache": 1.0}]
+)
+def test_options_without_effect_are_refused(caching: dict[str, Any]) -> None:
+    policy = tiny()
+    policy.engine.caching = Caching(**caching)
+    ((name, value),) = caching.items()
+    with pytest.raises(ValueError, match=f"has {name}={value}: load it without {name}, or take"):
+        use_newer_weights(policy.engine, ArrivesAt(0, lambda: None))
+    assert policy.engine.newer_weights is None
+    policy.engine.caching = Caching(prefix_cache=0)
+    use_newer_weights(policy.engine, ArrivesAt(0, lambda: None))
 
 
 def continued(policy: CausalLM, ids: list[int], tokens: tuple[int, ...], at: int) -> list[float]:
@@ -107,7 +122,7 @@ def continued(policy: CausalLM, ids: list[int], tokens: tuple[int, ...], at: int
 
 def test_keys_and_values_of_earlier_weights_are_kept() -> None:
     policy = tiny(9)
-    policy.engine.newer_weights = ArrivesAt(4, lambda: change(policy))
+    use_newer_weights(policy.engine, ArrivesAt(4, lambda: change(policy)))
     (group,) = policy.generate(["ab"], 8)
     long = [one for one in group if len(one.tokens) > 6]
     recomputed = values(policy, "ab", long)
@@ -130,7 +145,7 @@ def test_adapters_and_rounded_weights_are_replaced_too(tmp_path: Any, dtype: str
     )
     engine = policies["main"].engine
     requests: list[Any] = [(policy, "one") for policy in policies.values()]
-    engine.newer_weights = ArrivesAt(1, lambda: change(policies["main"], "lm_head.lora"))
+    use_newer_weights(engine, ArrivesAt(1, lambda: change(policies["main"], "lm_head.lora")))
     groups = engine.generate(requests, 6)
     for policy, said in zip(policies.values(), groups, strict=True):
         for one, later in zip(said, values(policy, "one", said), strict=True):
@@ -153,7 +168,7 @@ def alone(said: list[Completion], rewards: list[float]) -> Rollout:
 
 def every_completion(policy: CausalLM) -> list[Completion]:
     """All 15 completions of at most three tokens, with new weights from the second on."""
-    policy.engine.newer_weights = ArrivesAt(1, lambda: change(policy, scale=0.15))
+    use_newer_weights(policy.engine, ArrivesAt(1, lambda: change(policy, scale=0.15)))
     (group,) = policy.generate(["a"], 6000)
     found = list({one.tokens: one for one in group}.values())
     assert len(found) == 15 and {one.versions for one in found} == {(0,), (0, 1), (0, 1, 1)}

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents.inference.options import Caching, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.rollout_workers import in_flight
 from llm_decpomdp.algorithms.rollout_workers.in_flight import (
+    AnnouncedWeights,
     Announcements,
     InFlightHandle,
     serve_in_flight,
@@ -141,6 +142,18 @@ def test_weights_that_were_replaced_before_they_were_read_are_skipped(
     gone.weights.unlink()
     driver.announcements[driver.looks + 4] = newest
     assert {version for one in versions(driver.play(gone)) for version in one} == {4}
+
+
+def test_options_without_effect_are_refused_where_weights_arrive(driver: Driver) -> None:
+    """A frozen policy gets no weights, so it samples with its options."""
+    for policy in driver.team.values():
+        policy.engine.caching = Caching(continuous_batching=2)
+    announced = Announcements(driver.far)
+    announced.newest = driver.write(3)
+    with pytest.raises(ValueError, match=r"has continuous_batching=2: .*ProcessRolloutWorkers"):
+        AnnouncedWeights({"x": driver.team["x"]}, announced).load()
+    AnnouncedWeights({"frozen": driver.team["y"]}, announced).load()
+    assert driver.team["y"].engine.newer_weights is None
 
 
 def test_weights_for_a_batch_that_has_just_ended_are_no_request(driver: Driver) -> None:
