@@ -63,7 +63,7 @@ def use_newer_weights(engine: ModelEngine, newer: NewerWeights) -> None:
             f"one has {options}: load it without {' and '.join(refused)}, or take in_flight=false (in Python, "
             "sample with ProcessRolloutWorkers)"
         )
-    engine.newer_weights = newer
+    engine.sample_in_flight = partial(sample_in_flight, engine, newer)
 
 
 class InFlightSteps(GrowingSteps):
@@ -122,9 +122,9 @@ def sample_in_flight(
 
     if method is sample:
         method = partial(sample, steps=partial(InFlightSteps, refresh=refresh))
-    arguments: tuple[Any, ...] = (engine.model, prompts, num_samples, engine.end_ids, set_rows)
+    decode = engine.text.decode_whole
     with context:
-        rows = method(*arguments, engine.text.decode_whole)
-    # A method that takes no newer weights has called `refresh` never.
+        rows = method(engine.model, prompts, num_samples, engine.end_ids, set_rows, decode)
+    # Other methods never call `refresh`.
     versions += versions[-1:] * (max(len(row.tokens) for row in rows) - len(versions))
     return [replace(row, versions=tuple(versions[: len(row.tokens)])) for row in rows]

@@ -5,7 +5,7 @@ Policies with different adapters share the frozen base model and are sampled in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -18,7 +18,6 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from llm_decpomdp.agents.inference.continuous import sample_continuously
 from llm_decpomdp.agents.inference.decoding import attention_span, decoding
 from llm_decpomdp.agents.inference.fused import fused_kernels
-from llm_decpomdp.agents.inference.in_flight import NewerWeights, sample_in_flight
 from llm_decpomdp.agents.inference.log_probs import (
     PromptRows,
     log_probs_of_prompts,
@@ -103,8 +102,8 @@ class ModelEngine:
         self._warned_of_span = False
         self.remote: Remote | None = None
         """The sampler that replaces the model here, if set."""
-        self.newer_weights: NewerWeights | None = None
-        """Weights that may replace the model's own while it samples; `use_newer_weights` sets and checks them."""
+        self.sample_in_flight: Callable[..., list[SampledRow]] | None = None
+        """Samples while newer weights replace the model's own, if set (`in_flight.use_newer_weights`)."""
         if gradient_checkpointing:
             self._enable_checkpointing()
 
@@ -155,8 +154,8 @@ class ModelEngine:
             self._checked.update(adapters)
         # Before `_sample`, which may sort the prompts of a generator.
         prompts = [prompt.draw_numbers(num_samples) for prompt in prompts]
-        if self.newer_weights is not None:
-            return sample_in_flight(self, self.newer_weights, self._sample, prompts, num_samples)
+        if self.sample_in_flight is not None:
+            return self.sample_in_flight(self._sample, prompts, num_samples)
         method = self._method(prompts)
         return self.draw(method, prompts, num_samples, self.compute_dtype, self.end_ids)
 

@@ -58,7 +58,8 @@ class InFlightSampler(RemoteSampler):
             client.end_update(newest.name)
 
     def _served(self, client: VllmClient) -> ServedWeights:
-        return ServedInFlight(client, self._names(), None, False, self._process)
+        names = self._names()
+        return ServedInFlight(client, names, version=None, exact=False, process=self._process)
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def stream(client: VllmClient, request: CompletionRequest) -> dict[str, Any]:
         ServerLost: If it does not answer.
     """
     choices: dict[int, dict[str, Any]] = {}
-    answer: dict[str, Any] = {}
+    model = None
     body = {**client.body(request), "stream": True}
     with client.open("POST", "/v1/completions", body) as response:
         for line in response:
@@ -123,16 +124,16 @@ def stream(client: VllmClient, request: CompletionRequest) -> dict[str, Any]:
             event, moment = json.loads(data), time.monotonic()
             if "error" in event:
                 raise SamplerError(f"{client.url} ended an answer with an error: {event['error']}")
-            answer["model"] = event.get("model")
+            model = event.get("model")
             for part in event.get("choices", ()):
-                empty = {"index": part["index"], "token_ids": [], "log_probs": [], "times": []}
+                empty: dict[str, Any] = {"index": part["index"], "token_ids": [], "times": []}
+                empty["logprobs"] = {"token_logprobs": []}
                 choice = choices.setdefault(part["index"], empty)
                 tokens = part.get("token_ids") or ()
                 choice["token_ids"] += tokens
                 choice["times"] += [moment] * len(tokens)
-                choice["log_probs"] += (part.get("logprobs") or {}).get("token_logprobs") or ()
+                found = (part.get("logprobs") or {}).get("token_logprobs") or ()
+                choice["logprobs"]["token_logprobs"] += found
                 if part.get("finish_reason") is not None:
                     choice |= {key: part.get(key) for key in ("finish_reason", "stop_reason")}
-    for choice in choices.values():
-        choice["logprobs"] = {"token_logprobs": choice.pop("log_probs")}
-    return {**answer, "choices": list(choices.values())}
+    return {"model": model, "choices": list(choices.values())}

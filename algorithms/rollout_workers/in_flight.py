@@ -140,7 +140,7 @@ class AnnouncedWeights:
         own = {name: state for name, state in states.items() if name in self._policies}
         loads = {name: policy_attribute(self._policies[name], "load_weights") for name in own}
         engine: Any = shared_engine(next(iter(self._policies.values())))
-        if all(loads.values()) and hasattr(engine, "newer_weights"):
+        if all(loads.values()) and hasattr(engine, "sample_in_flight"):
             if own:
                 use_newer_weights(engine, self)
             for name, state in own.items():

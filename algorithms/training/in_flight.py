@@ -63,11 +63,11 @@ class InFlightSource(SourceWrapper):
                 "in_flight sends whole weights while workers sample, and here they are in shards: set "
                 "learner.fsdp_size=1, or in_flight=false"
             )
-        self.learner, self.lag = learner, lag
+        self.lag = lag
         self._begun = 0  # the newest update whose batch was begun
 
     def on_init_end(self, trainer: Trainer) -> None:
-        """Keep the trainer, which knows the version of the weights."""
+        """Keep the trainer, which knows the agents that learn and the version of their weights."""
         self._trainer = trainer
 
     def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
@@ -83,7 +83,8 @@ class InFlightSource(SourceWrapper):
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Return the metrics of the other source, and those of versions."""
-        versions = version_metrics(batch.rollouts, self.learner.agents, self._trainer.version)
+        trainer = self._trainer
+        versions = version_metrics(batch.rollouts, trainer.learner.agents, trainer.version)
         return {**self.source.metrics(batch), **versions}
 
     def finish(self) -> None:

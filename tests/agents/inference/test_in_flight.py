@@ -100,7 +100,7 @@ def test_options_without_effect_are_refused(caching: dict[str, Any]) -> None:
     ((name, value),) = caching.items()
     with pytest.raises(ValueError, match=f"has {name}={value}: load it without {name}, or take"):
         use_newer_weights(policy.engine, ArrivesAt(0, lambda: None))
-    assert policy.engine.newer_weights is None
+    assert policy.engine.sample_in_flight is None
     policy.engine.caching = Caching(prefix_cache=0)
     use_newer_weights(policy.engine, ArrivesAt(0, lambda: None))
 

@@ -153,7 +153,7 @@ def test_options_without_effect_are_refused_where_weights_arrive(driver: Driver)
     with pytest.raises(ValueError, match=r"has continuous_batching=2: .*ProcessRolloutWorkers"):
         AnnouncedWeights({"x": driver.team["x"]}, announced).load()
     AnnouncedWeights({"frozen": driver.team["y"]}, announced).load()
-    assert driver.team["y"].engine.newer_weights is None
+    assert driver.team["y"].engine.sample_in_flight is None
 
 
 def test_weights_for_a_batch_that_has_just_ended_are_no_request(driver: Driver) -> None:
