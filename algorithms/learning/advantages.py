@@ -245,9 +245,9 @@ def group_advantages(
 ) -> Iterator[GroupAdvantages]:
     """Yield the advantages and the loss weight of every group: its visit weight times its turn's factor.
 
-    The value of a completion is the mean of its returns over the choices of partners, or as `completion_values.py`
-    says. `Algorithm.advantages` compares the values. An agent that skipped its prompt has no completion to learn
-    from; its teammates learn as usual.
+    The value of a completion is the mean of its returns over the choices of partners, or another one of
+    `completion_values.py`. `Algorithm.advantages` compares the values. An agent that skipped its prompt has no
+    completion to learn from; its teammates learn as usual.
 
     Args:
         rollouts: As sampled.
@@ -260,7 +260,8 @@ def group_advantages(
 
     Raises:
         FloatingPointError: If a return isn't finite; names the start.
-        ValueError: If `Algorithm.advantages` returns another shape than that of the values.
+        ValueError: If `Algorithm.advantages` returns another shape than that of the values, or a limit is needed
+            and missing.
     """
     values_of = partial(group_values, agents=agents, progress=progress, limits=limits or {})
     for index, rollout in enumerate(rollouts):
@@ -385,10 +386,20 @@ def _completion_values(
     limit: int | None,
 ) -> Returns:
     """Return the value of each completion, (G,), from its returns with K choices of partners, (G, K)."""
-    if options.joint_aggregation == "mean" and options.truncated != "penalise":
+    if options.joint_aggregation == "mean":
         # A mean and not a sum: the scale of the gradient does not depend on the number of agents.
-        average: Returns = partner_returns.mean(-1)
-        return average
-    from llm_decpomdp.algorithms.learning.completion_values import completion_values
+        values: Returns = partner_returns.mean(-1)
+    else:
+        from llm_decpomdp.algorithms.learning.completion_values import aggregate
 
-    return completion_values(partner_returns, completions, options, progress, limit)
+        values = aggregate(
+            partner_returns,
+            options.joint_aggregation,
+            quantile=options.aggregation_quantile,
+            progress=progress,
+        )
+    if options.truncated == "penalise":
+        from llm_decpomdp.algorithms.learning.completion_values import length_penalties
+
+        values = values - length_penalties(completions, options, limit)
+    return values

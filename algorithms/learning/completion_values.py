@@ -1,6 +1,7 @@
 """Values of completions that are not their mean returns: other averages over partners, and penalties for length.
 
-`group_advantages` uses them with a `joint_aggregation` other than `mean`, and with `truncated=penalise`.
+`group_advantages` calls `aggregate` with a `joint_aggregation` other than `mean`, and `length_penalties` with
+`truncated=penalise`.
 """
 
 from __future__ import annotations
@@ -12,36 +13,6 @@ import numpy as np
 from llm_decpomdp.algorithms.learning.advantages import Returns
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.policy import Completion
-
-
-def completion_values(
-    partner_returns: Returns,
-    completions: Sequence[Completion],
-    options: LearnerOptions,
-    progress: float,
-    limit: int | None,
-) -> Returns:
-    """Return the value of each completion, (G,): its aggregated returns less the penalty for its length.
-
-    Args:
-        partner_returns: Returns of each completion with K choices of partners, (G, K).
-        completions: The G completions of an agent.
-        options: Aggregation and penalty.
-        progress: From 0 in the first update of the run to 1 in the last.
-        limit: Token limit of the agent; needed if `overlong_tokens` is set.
-
-    Raises:
-        ValueError: If the limit is needed and missing.
-    """
-    values = aggregate(
-        partner_returns,
-        options.joint_aggregation,
-        quantile=options.aggregation_quantile,
-        progress=progress,
-    )
-    if options.truncated == "penalise":
-        values = values - length_penalties(completions, options, limit)
-    return values
 
 
 def aggregate(
@@ -79,6 +50,14 @@ def length_penalties(
 
     With the limit L and n = `overlong_tokens`, a completion of l tokens loses the share max(0, 1 - (L - l) / n) of
     the penalty; a truncated one loses all of it (DAPO, arXiv 2503.14476, eq. 13).
+
+    Args:
+        completions: The G completions of an agent.
+        options: The penalty, and over how many tokens it grows.
+        limit: Token limit of the agent, L; needed if `overlong_tokens` is set.
+
+    Raises:
+        ValueError: If the limit is needed and missing.
     """
     share = np.array([completion.truncated for completion in completions], dtype=np.float64)
     if options.overlong_tokens:

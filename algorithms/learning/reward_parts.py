@@ -72,8 +72,8 @@ def sum_of_parts(
     of_part = replace(options, normalize_advantages=True, reward_parts="sum", own_weight=0.0)
     parts = [(part, 1.0, of_part) for part in ([*map(component, names)] or [rollout])]
     if options.own_weight:
-        none = rewarded(lambda group: (0.0,) * len(group.joint))
-        parts.append((none, options.own_weight, replace(of_part, own_weight=1.0)))
+        without_reward = rewarded(lambda group: (0.0,) * len(group.joint))
+        parts.append((without_reward, options.own_weight, replace(of_part, own_weight=1.0)))
     totals: list[dict[str, Returns]] = [{} for _ in rollout.groups]
     for part, weight, part_options in parts:
         found = compute_advantages(algorithm, values_of(part, part_options), part_options)
