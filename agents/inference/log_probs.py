@@ -52,7 +52,7 @@ def packed_log_probs(
     divisor: float,
     contexts: Contexts = noop_context_fn,
 ) -> Tensor:
-    """Return `log_probs_of_prompts` of one prompt."""
+    """Return `log_probs_of_prompts` of one prompt and its completions `rows`, (K,), float32."""
     return log_probs_of_prompts(model, [(prompt, rows)], divisor, contexts)
 
 

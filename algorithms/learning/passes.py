@@ -76,9 +76,8 @@ def fill_passes(
     Policies without `log_probs_of_prompts` compute one prompt in a pass.
     """
     passes: list[list[LossItem]] = []
-    last: dict[
-        int, tuple[list[LossItem], int]
-    ] = {}  # of each policy: its open pass, and the tokens in it
+    # Of each policy: its open pass, and the tokens in it.
+    last: dict[int, tuple[list[LossItem], int]] = {}
     for microbatch in microbatches:
         policy = agents[microbatch[0].agent]
         count = policy_attribute(policy, "count_tokens")

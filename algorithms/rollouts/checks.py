@@ -24,9 +24,8 @@ from llm_decpomdp.policy import (
 )
 from llm_decpomdp.validation import unknown
 
-MAX_JOINT_SAMPLES = (
-    100_000  # joint samples of a start: a larger plan is refused as a likely mistake
-)
+# Joint samples of a start: a larger plan is refused as a likely mistake.
+MAX_JOINT_SAMPLES = 100_000
 MAX_NAMED = 10  # long prompts that a message names
 # Starts in a row without a long prompt after which no more are looked at: a reset may run programs.
 ENOUGH = 64

@@ -14,6 +14,10 @@ A helper adds something to a test that passes, and fails with every trivial func
 program with something trivial in place of one side (`sandbox/worker/evaluator/helpers.py`). Two tests of five are
 enough for full marks, because one side alone may handle edge cases.
 
+So a team that divides the work earns 1.0. If the entry function does all of it, the team earns 0.5, and if that
+only returns what the helper returns, 0.55. An agent alone earns at most 0.46. With several helpers, `aux_defined`,
+`helper_part` and `shared` are means over them.
+
 Each agent of a team also has points of its own, which are no part of the reward:
 
 | component  | points   | for                                                                     |
@@ -22,10 +26,6 @@ Each agent of a team also has points of its own, which are no part of the reward
 
 A `main_0` that does everything alone has `own/part` 1.0, so a large `algorithm.own_weight` can reward ignoring the
 helper.
-
-So a team that divides the work earns 1.0. If the entry function does all of it, the team earns 0.5, and if that
-only returns what the helper returns, 0.55. An agent alone earns at most 0.46. With several helpers, `aux_defined`,
-`helper_part` and `shared` are means over them.
 
 # What is trivial
 

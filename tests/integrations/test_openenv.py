@@ -93,7 +93,8 @@ def test_the_client_keeps_the_contract_of_environments_and_plays_as_the_local_on
 def test_after_a_lost_connection_the_same_episode_goes_on() -> None:
     actions = {"player_0": "a", "player_1": "b"}
     local = make("probe-turns-v0")
-    local.reset(seed=5), local.step(actions)
+    local.reset(seed=5)
+    local.step(actions)
     with served("probe-turns-v0", max_sessions=2) as address:
         env, twin = adapter.client(address), None
         env.reset(seed=5), env.step(actions)
@@ -115,10 +116,12 @@ def test_after_a_lost_connection_the_same_episode_goes_on() -> None:
 def test_a_server_that_was_started_anew_goes_on_with_the_same_episode() -> None:
     actions = {"player_0": "a", "player_1": "b"}
     local = make("probe-turns-v0")
-    local.reset(seed=5), local.step(actions)
+    local.reset(seed=5)
+    local.step(actions)
     with served("probe-turns-v0") as address:
         env = adapter.client(address)
-        env.reset(seed=5), env.step(actions)
+        env.reset(seed=5)
+        env.step(actions)
     with served("probe-turns-v0") as address:
         env.base_url = address
         with pytest.raises((OSError, RuntimeError, ConnectionClosed)):

@@ -41,7 +41,7 @@ def run(
     updates: int,
     options: Mapping[str, Any],
 ) -> Iterator[dict[str, Any]]:
-    """Train `demo_tldr` for some updates, and tell their time, and means of metrics behind the first two.
+    """Train `demo_tldr` for some updates, and tell their time, and means of metrics after the first two.
 
     Args:
         model: Folder of the model.
