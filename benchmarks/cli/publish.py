@@ -96,7 +96,9 @@ def demonstrations(
     from llm_decpomdp.benchmarks.export.demonstrations import write_demonstrations
 
     result = write_demonstrations(
-        *(env_id, split, output),
+        env_id,
+        split,
+        output,
         source=source,
         without=without or (),
         min_shared=min_shared,

@@ -75,5 +75,9 @@ def require_origins(manifest: Path) -> None:
         if now != origin:
             logger.warning(
                 "%s was made with the %s %r of %s, and here it is of %s",
-                *(manifest.parent, kind, announced, origin, now),
+                manifest.parent,
+                kind,
+                announced,
+                origin,
+                now,
             )

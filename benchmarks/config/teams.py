@@ -112,7 +112,9 @@ def _say_undeclared(name: str, declared: tuple[str, ...]) -> None:
     logger.info(
         "team: policies declares no %r%s, so it is a new learner as model: says; to declare another policy, set "
         "policies.%s",
-        *(name, listed, name),
+        name,
+        listed,
+        name,
     )
 
 
