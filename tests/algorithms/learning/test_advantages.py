@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,17 @@ def test_returns_that_are_not_finite_name_the_start() -> None:
     rollout = Rollout(Start(task_id="task/3"), (group([1.0, float("nan")]),))
     with pytest.raises(FloatingPointError, match=r"task/3.*nan"):
         rollout_advantages(rollout, "mean", "x")
+
+
+def test_own_points_are_a_component_of_their_own() -> None:
+    infos = ({"reward/a": 1.0, "reward/b": 0.0}, {"reward/a": 0.0, "reward/b": 0.0})
+    chosen = replace(group([1.0, 0.0]), infos=infos, own={"y": (0.0, 5.0)})
+    rollout = Rollout(Start(), (chosen,))
+    options = LearnerOptions(reward_parts="normalize_then_sum", own_weight=3.0)
+    (found,) = group_advantages([rollout], AGENTS, ALGORITHMS["magrpo"], options)
+    unit = 0.5 / np.std([1.0, 0.0])
+    assert found.advantages["x"] == pytest.approx([unit, -unit])
+    assert found.advantages["y"] == pytest.approx([-2 * unit, 2 * unit])
 
 
 @pytest.mark.parametrize("parts", ["sum", "normalize_then_sum"])

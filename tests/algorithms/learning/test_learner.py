@@ -306,14 +306,18 @@ def test_the_soft_penalty_grows_over_the_last_tokens_before_the_limit(
     assert values(4, overlong_tokens=0) == [1.0, 1.0, 1.0, 1.0, -1.0]
 
 
-def test_the_soft_penalty_needs_limits_and_room_below_them(policy: Any) -> None:
-    soft = {"truncated": "penalise", "truncation_penalty": 1.0}
+def test_the_soft_penalty_needs_limits_and_room_below_them(policy: Any, make_chain: Any) -> None:
+    soft: dict[str, Any] = {"truncated": "penalise", "truncation_penalty": 1.0}
     with pytest.raises(TypeError, match=r"that of 'x' is a TinyPolicy; set overlong_tokens=0"):
         Learner({"x": policy}, MAGRPO, LearnerOptions(overlong_tokens=1, **soft))
     policy.max_new_tokens = 3
     Learner({"x": policy}, MAGRPO, LearnerOptions(overlong_tokens=3, **soft))
     with pytest.raises(ValueError, match="overlong_tokens=4 is more than max_new_tokens=3 of 'x'"):
         Learner({"x": policy}, MAGRPO, LearnerOptions(overlong_tokens=4, **soft))
+    chain = make_chain(policy, [([1.0], {"x": [[A]]})])
+    options = LearnerOptions(overlong_tokens=1, **soft)
+    with pytest.raises(ValueError, match="overlong_tokens=1 needs the token limit of each agent"):
+        list(group_advantages([chain], ["x"], MAGRPO, options))
 
 
 def test_a_second_step_on_a_batch_is_clipped_where_the_ratio_left_the_range(

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.envs.coding.division import Division, DivisionReward, measure_divisions
+from llm_decpomdp.envs.coding.division import (
+    Division,
+    DivisionReward,
+    divide_reference,
+    measure_divisions,
+)
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.sandbox import Sandbox
@@ -70,6 +76,14 @@ def test_each_agent_has_own_points_for_the_passing_tests_that_need_its_part() ->
     assert reward(TASK, {"aux_0": PART, "main_0": ""}).own == {}
     alone = DivisionReward(coding_team(1), Sandbox(workers=1))
     assert alone(TASK, {"main_0": ALL.format("f")}).own == {} == dict.fromkeys(alone.own_components)
+
+
+def test_equal_parameters_are_equal_in_every_kind() -> None:
+    test = check("assert candidate(2) == 5", "assert candidate(3) == 7")
+    row = {"task_id": "k", "prompt": "def f(n):\n    pass\n", "test": test, "entry_point": "f"}
+    main, aux = "def f(n, *rest):\n    return aux(n) + 1", "def aux(n):\n    return 2 * n"
+    task = replace(code_task(0, row), references={"main_0": main, "aux_0": aux})
+    assert divide_reference(task, Sandbox(workers=1), same_parameters=True) is None
 
 
 def test_a_constant_made_by_both_earns_more_than_a_correct_program_of_one_agent() -> None:
