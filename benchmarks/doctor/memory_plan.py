@@ -18,6 +18,9 @@ e the bytes of a number in the compute format, and n the number of shards.
 Gradients are freed before a model samples, keys and values before it learns: the larger phase counts. Tests
 compare counts with a run's files, weights and adapters with transformers and peft (0.03 %), activations with what
 torch keeps (10 %), and the sum with the peak memory of runs on a CPU (factor 1.25). No GPU has confirmed it.
+
+What libraries keep in a process is no part of it. On a CPU oneDNN compiles kernels for each shape of a product, of
+any number of layers: 50 MB for adapters in bfloat16. On a GPU the share that `usable_memory` leaves is for them.
 """
 
 from __future__ import annotations
@@ -273,7 +276,8 @@ class PlannedModel:
         tokens = max(min(prompt + group_size * length, ROW_TOKENS), prompt + length)
         token = self.shape.activation_bytes(self.element, checkpointing=self.checkpointing)
         # A chunk of logits is float32, twice, and so are its gradients: 16 bytes each.
-        working = {**self._rounded_copy(), "activations": tokens * token + 16 * LOGITS_AT_ONCE}
+        logits = min((tokens - prompt) * self.shape.vocabulary, LOGITS_AT_ONCE)
+        working = {**self._rounded_copy(), "activations": tokens * token + 16 * logits}
         if self.shards > 1:
             layer = (self.shape.parameters - self.shape.embeddings) / self.shape.layers
             part = max(self.shape.embeddings, layer)  # whose gradients are reduced as float32

@@ -180,6 +180,14 @@ def test_shards_divide_what_learns_and_a_copy_samples() -> None:
     assert adapted.sampling_bytes(1)["gathered"] == 2 * (7.6e9 + 40e6)
 
 
+def test_few_tokens_have_few_logits() -> None:
+    model = replace(by_hand(), prompts=(3.0,), lengths=(16.0,))
+    token = model.shape.activation_bytes(2)
+    logits = 2 * 16 * 152_064
+    assert model.learning_bytes(2)["activations"] == 35 * token + 16 * logits
+    assert model.learning_bytes(64)["activations"] == 1027 * token + 16 * 2**24  # a chunk
+
+
 def test_quantized_weights_are_those_of_the_layers_alone() -> None:
     model = by_hand(adapters=1, quantization="4bit")
     embeddings = 152_064 * 3584
