@@ -338,3 +338,7 @@ def test_answers_for_the_visible_tests_alone_are_named() -> None:
 def test_the_first_and_the_last_rows_are_enough() -> None:
     rows = updates(kl__main_0=(0.0, 0.6))
     assert find_warnings(rows, []) == find_warnings([*rows[:5], *rows[-5:]], [])
+    rows, ends = updates(reward_mean=(1.0, 3.0)), [evaluation(1.0), evaluation(1.1)]
+    between = evaluation(1.0, reward_standard_error=100.0)
+    found = find_warnings(rows, [ends[0], between, ends[1]])
+    assert found == find_warnings(rows, ends) != []

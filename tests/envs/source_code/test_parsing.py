@@ -16,9 +16,11 @@ from llm_decpomdp.envs.source_code.completion import read
 from llm_decpomdp.envs.source_code.parsing import (
     ATTEMPT,
     CHARACTERS,
+    COMPILED,
     MAX_CHARACTERS,
     MAX_READ,
     MAX_TOKENS,
+    Attempts,
     end_of_bound,
     explodes,
     parse,
@@ -171,6 +173,13 @@ def test_a_class_that_is_too_long_is_broken():
 def test_code_that_takes_too_much_to_compile_is_not_compiled(name):
     assert explodes(parse(HOSTILE[name]))
     assert "too many ways" in syntax_tree(HOSTILE[name]).message
+
+
+@pytest.mark.parametrize(("text", "weight"), [("x = 1", COMPILED), ("x = (", 1)])
+def test_tokens_that_are_compiled_cost_more_of_the_budget(text, weight):
+    attempts = Attempts()
+    attempts(text)
+    assert MAX_READ - attempts.room == ATTEMPT + weight * tokens(text)
 
 
 def test_solutions_are_far_from_the_bounds():
