@@ -85,14 +85,25 @@ def demonstrations(
     min_shared: Annotated[
         float, Option(min=0, max=1, help="Least share of the tests that need both agents.")
     ] = 0.5,
-    in_order: Annotated[
-        bool, Option("--in-order", help="main_0 reads aux_0's answer, as with env.order.")
-    ] = False,
+    first: Annotated[
+        str | None,
+        Option(
+            metavar="AGENT", help="It answers first, and the other reads it, as with env.order."
+        ),
+    ] = None,
     same_parameters: Annotated[
         bool, Option("--same-parameters", help="Helpers with the parameters of the entry function.")
     ] = False,
+    programs: Annotated[
+        Path | None,
+        Option(
+            metavar="FOLDER",
+            help="A run or an evaluation of one agent, whose right programs are divided instead of references.",
+        ),
+    ] = None,
+    per_problem: Annotated[int, Option(min=1, help="Most divided programs of a problem.")] = 1,
 ) -> None:
-    """Divide references between two agents, check by running that both parts matter, and write a warm start."""
+    """Divide programs between two agents, check by running that both parts matter, and write a warm start."""
     from llm_decpomdp.benchmarks.export.demonstrations import write_demonstrations
 
     result = write_demonstrations(
@@ -102,8 +113,10 @@ def demonstrations(
         source=source,
         without=without or (),
         min_shared=min_shared,
-        in_order=in_order,
+        first=first,
         same_parameters=same_parameters,
+        programs=programs,
+        per_problem=per_problem,
     )
     print("\n".join(result.lines()))
     give_result(vars(result))

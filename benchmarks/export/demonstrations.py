@@ -1,11 +1,14 @@
-"""Demonstrations of a team that divides the work, from references: `llm-decpomdp demonstrations`."""
+"""Demonstrations of a team that divides the work, from references or from programs of one agent.
+
+The command is `llm-decpomdp demonstrations`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,12 @@ from rich.progress import track
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.runs.data import load_env
+from llm_decpomdp.benchmarks.runs.results import stored_rows
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.coding.division import DividedReference, divide_reference
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
-from llm_decpomdp.envs.sandbox import SandboxError
+from llm_decpomdp.envs.sandbox import Sandbox, SandboxError
+from llm_decpomdp.envs.source_code.completion import read
 from llm_decpomdp.utils.storage import write_atomically
 
 
@@ -50,10 +55,12 @@ def write_demonstrations(
     source: str = "auto",
     without: Sequence[str] = (),
     min_shared: float = 0.5,
-    in_order: bool = False,
+    first: str | None = None,
     same_parameters: bool = False,
+    programs: Path | None = None,
+    per_problem: int = 1,
 ) -> WrittenDemonstrations:
-    """Write the prompts of two agents with the parts of divided references, as JSON Lines for a warm start.
+    """Write the prompts of two agents with the parts of divided programs, as JSON Lines for a warm start.
 
     Shows a progress bar on stderr.
 
@@ -65,8 +72,12 @@ def write_demonstrations(
         without: Environments that are evaluated, such as `coophumaneval-v0` or `mbpp-v0:test[:50]`. Their
             problems are left out, by text and by the name of the entry function.
         min_shared: Least share of the tests that are shared work.
-        in_order: The entry function's author reads the helper first, as with `env.order: [aux_0, main_0]`.
+        first: The agent that answers first, `aux_0` or `main_0`; the other one reads its answer, as with
+            `env.order`. `None` if both answer at once.
         same_parameters: See `divide_reference`.
+        programs: A run or an evaluation of one agent (`env.num_agents: 1`) on problems of the split. Its programs
+            that pass all tests are divided instead of the references.
+        per_problem: Most demonstrations of a problem. A reference gives one, so this concerns `programs`.
 
     Raises:
         ConfigError: If an argument is wrong.
@@ -78,38 +89,91 @@ def write_demonstrations(
             f"{env_id} has the agents {env.possible_agents}: demonstrations are of environments with aux_0 and "
             "main_0, such as mbpp-v0"
         )
-    if in_order:
-        env = load_env(env_id, source, split, order=["aux_0", "main_0"])
+    if first is not None:
+        if first not in env.possible_agents:
+            raise ConfigError(f"first must be one of {env.possible_agents}, got {first!r}")
+        order = sorted(env.possible_agents, key=lambda agent: agent != first)
+        env = load_env(env_id, source, split, order=order)
     evaluated = {
         name for other in without for task in _tasks(other, source) for name in _names(task)
     }
     tasks = [task for task in env.tasks.tasks if isinstance(task, CodeTask)]
     kept = [task for task in tasks if evaluated.isdisjoint(_names(task))]
+    own = None if programs is None else correct_programs(programs)
+    if own is not None and own.keys().isdisjoint(task.task_id for task in kept):
+        raise ConfigError(
+            f"{programs} has no program that passes all tests of a problem of {split!r} of {env_id}"
+        )
     origins: Counter[str] = Counter()
     rows: list[dict[str, Any]] = []
     console = Console(stderr=True)
     hidden = not console.is_terminal
     sandbox = env.reward.sandbox  # type: ignore[attr-defined]
     for task in track(kept, "divisions", console=console, transient=True, disable=hidden):
+        texts = None if own is None else own.get(task.task_id, [])
         try:
-            found = divide_reference(task, sandbox, same_parameters=same_parameters)
+            found = list(_divisions(task, texts, sandbox, same_parameters))
         except SandboxError as error:
             raise RunError(str(error)) from error
-        if found is not None and found.division.shared() >= min_shared:
-            origins[found.origin] += 1
-            rows += _rows(env, task, found, in_order)
+        shared = [one for one in found if one.division.shared() >= min_shared]
+        shared.sort(key=lambda one: (-one.division.shared(), -one.balance))
+        for division in shared[:per_problem]:
+            origins[division.origin] += 1
+            rows += _rows(env, task, division, first)
     with writing(output):
         write_atomically(output, "".join(json.dumps(row) + "\n" for row in rows))
     return WrittenDemonstrations(output, len(kept), len(tasks) - len(kept), origins)
 
 
+def correct_programs(folder: Path) -> dict[str, list[str]]:
+    """Return the completions of one agent that pass all tests, by task, without repetitions.
+
+    Args:
+        folder: A run or an evaluation with `env.num_agents: 1`.
+
+    Raises:
+        ConfigError: If several agents wrote its programs, or its infos have no number of tests.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for line, row in stored_rows(folder / "episodes.jsonl"):
+        for group in row["groups"]:
+            if list(group["completions"]) != ["main_0"]:
+                raise ConfigError(
+                    f"{folder / 'episodes.jsonl'}: line {line} has the agents {list(group['completions'])}: "
+                    "programs are of main_0 alone (env.num_agents=1)"
+                )
+            for (choice,), info in zip(group["joint"], group["infos"], strict=True):
+                if "tests_total" not in info:
+                    raise ConfigError(f"{folder / 'episodes.jsonl'}: line {line} has no tests")
+                if info["tests_passed"] == info["tests_total"]:
+                    text = group["completions"]["main_0"][choice]
+                    found.setdefault(row["start"]["task_id"], {})[text] = None
+    return {task_id: list(texts) for task_id, texts in found.items()}
+
+
+def _divisions(
+    task: CodeTask, texts: Sequence[str] | None, sandbox: Sandbox, same_parameters: bool
+) -> Iterator[DividedReference]:
+    """Yield the division of the task's reference, or one of each completion that solves it."""
+    if texts is None:
+        found = divide_reference(task, sandbox, same_parameters=same_parameters)
+        if found is not None:
+            yield found
+        return
+    for code in dict.fromkeys(read(text, task.entry_point).code for text in texts):
+        solved = replace(task, references={"main_0": code})
+        found = divide_reference(solved, sandbox, same_parameters=same_parameters)
+        if found is not None:
+            yield found
+
+
 def _rows(
-    env: DecPOMDPEnv, task: CodeTask, found: DividedReference, in_order: bool
+    env: DecPOMDPEnv, task: CodeTask, found: DividedReference, first: str | None
 ) -> Iterator[dict[str, Any]]:
     prompts, _ = env.reset(options={"task_id": task.task_id})
-    if in_order:  # main_0 has its prompt when aux_0 has answered
-        helper = {"aux_0": prompts["aux_0"]}
-        prompts = {**env.step({"aux_0": found.code["aux_0"]})[0], **helper}
+    if first is not None:  # the other agent has its prompt when the first has answered
+        before = {first: prompts[first]}
+        prompts = {**env.step({first: found.code[first]})[0], **before}
     about = {"origin": found.origin, "balance": round(found.balance, 3)}
     about["shared"] = round(found.division.shared(), 3)
     for agent, prompt in prompts.items():

@@ -64,11 +64,11 @@ def test_a_warm_start_reads_divisions_that_pass_and_need_both_agents(
     assert "helper function named `aux`" in examples[0].prompt
 
 
-def test_in_order_the_second_agent_reads_the_answer_of_the_first(
+def test_with_a_first_agent_the_second_agent_reads_the_answer_of_the_first(
     source: str, tmp_path: Path
 ) -> None:
     output = tmp_path / "lessons.jsonl"
-    write_demonstrations("humaneval-v0", "test[:1]", output, source=source, in_order=True)
+    write_demonstrations("humaneval-v0", "test[:1]", output, source=source, first="aux_0")
     aux, main = map(json.loads, output.read_text(encoding="utf-8").splitlines())
     assert aux["completion"] in main["prompt"] and "squares" in main["completion"]
     assert "def aux(" in aux["completion"] and aux["prompt"]
@@ -86,6 +86,68 @@ def test_helpers_may_have_the_parameters_of_the_entry_function(source: str, tmp_
     write_demonstrations("humaneval-v0", "test", output, source=rows, same_parameters=True)
     aux, main = map(json.loads, output.read_text(encoding="utf-8").splitlines())
     assert aux["completion"].startswith("def aux(xs):") and "aux(xs)" in main["completion"]
+
+
+def test_with_main_first_the_helper_reads_its_call(source: str, tmp_path: Path) -> None:
+    output = tmp_path / "lessons.jsonl"
+    write_demonstrations("humaneval-v0", "test[:1]", output, source=source, first="main_0")
+    rows = {line["agent"]: line for line in map(json.loads, output.read_text().splitlines())}
+    assert rows["main_0"]["completion"] in rows["aux_0"]["prompt"]
+    assert rows["aux_0"]["completion"] not in rows["main_0"]["prompt"]
+
+
+def evaluation(folder: Path, groups: list[dict[str, Any]]) -> Path:
+    folder.mkdir()
+    rows = [{"start": {"task_id": "own/0"}, "groups": [group], "final": None} for group in groups]
+    (folder / "episodes.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return folder
+
+
+def samples(*completions: tuple[str, int]) -> dict[str, Any]:
+    return {
+        "turn": 0,
+        "completions": {"main_0": [text for text, _ in completions]},
+        "joint": [[index] for index in range(len(completions))],
+        "infos": [{"tests_passed": passed, "tests_total": 1} for _, passed in completions],
+    }
+
+
+OWN = f"def squares(xs):{SQUARES}"
+
+
+def test_own_programs_that_pass_are_divided_instead_of_references(
+    source: str, tmp_path: Path
+) -> None:
+    right, other, wrong = OWN, OWN.replace("x * x", "x ** 2"), OWN.replace("x * x", "x ** 3")
+    groups = [samples((right, 1), (wrong, 0)), samples((right, 1), (f"```\n{other}```", 1))]
+    folder, output = evaluation(tmp_path / "single", groups), tmp_path / "lessons.jsonl"
+    for per_problem in (1, 5):
+        result = write_demonstrations(
+            "humaneval-v0",
+            "test",
+            output,
+            source=source,
+            programs=folder,
+            per_problem=per_problem,
+        )
+        assert sum(result.origins.values()) == min(per_problem, 2)
+    texts = [json.loads(line)["completion"] for line in output.read_text().splitlines()]
+    assert len(texts) == 4 and not any("** 3" in text for text in texts)
+    assert any("** 2" in text for text in texts)
+
+
+def test_programs_of_a_team_are_refused(source: str, tmp_path: Path) -> None:
+    group = samples(("", 0)) | {"completions": {"aux_0": [""], "main_0": [""]}}
+    folder = evaluation(tmp_path / "pair", [group])
+    with pytest.raises(ConfigError, match="num_agents=1"):
+        write_demonstrations(
+            "humaneval-v0", "test", tmp_path / "a.jsonl", source=source, programs=folder
+        )
+    none = evaluation(tmp_path / "none", [samples(("def length(xs): pass", 0))])
+    with pytest.raises(ConfigError, match="no program"):
+        write_demonstrations(
+            "humaneval-v0", "test", tmp_path / "a.jsonl", source=source, programs=none
+        )
 
 
 @pytest.mark.parametrize(
