@@ -107,7 +107,7 @@ def test_every_node_of_a_cluster_is_asked() -> None:
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    made.add_node(num_cpus=1)
+    made.add_node(num_cpus=0)  # as a node whose processors are all in use
     try:
         arguments = ["doctor", "--cluster", made.address, "--trusted-network"]
         done = CliRunner().invoke(app, arguments)

@@ -81,6 +81,12 @@ def test_a_picture_is_drawn_as_text_and_as_escaped_svg() -> None:
     assert find_picture({"picture": "a file of the user"}) is None
 
 
+def test_each_cell_is_drawn_below_the_title_of_its_panel() -> None:
+    drawn = draw_svg(picture([panel("a", ["..", ".."])], {}))
+    corners = [f'<rect x="{x}" y="{y}"' for y in (16, 32) for x in (0, 16)]
+    assert '<text x="0" y="11"' in drawn and all(corner in drawn for corner in corners)
+
+
 def test_panels_wrap_so_that_narrow_screens_show_them() -> None:
     drawn = draw_svg(picture([panel("a", ["." * 15]), panel("b", ["." * 15])], {}))
     assert 'width="240"' in drawn
