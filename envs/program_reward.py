@@ -52,7 +52,7 @@ class ProgramReward:
             for agent, part in parts.items()
             for name in FALLBACKS
         }
-        return {**details(tests, error), **readings}
+        return {**test_details(tests, error), **readings}
 
     @staticmethod
     def notes(details: Mapping[str, Any]) -> list[str]:
@@ -71,7 +71,7 @@ def not_run(cases: Iterable[str], why: str) -> tuple[Outcome, ...]:
     return tuple(Outcome(case, False, "not_run", why) for case in cases)
 
 
-def details(tests: Sequence[Outcome], error: Outcome | None = None) -> dict[str, Any]:
+def test_details(tests: Sequence[Outcome], error: Outcome | None = None) -> dict[str, Any]:
     """Return the details of a reward's `Verdict`: the outcomes of all tests, and the failure to load it."""
     return {
         "tests_passed": sum(test.passed for test in tests),
@@ -89,7 +89,7 @@ def helper_uses(execution: Execution, names: Iterable[str]) -> dict[str, str]:
 
 
 def require_reached(sandbox: Sandbox, correct: Program, tests: Tests) -> Tests:
-    """Return tests, each to be reached as often as by a correct program."""
+    """Return tests, each to be reached as often as by a correct program, which runs in the sandbox for this."""
     # Tests that run a fixed number of times need no count.
     if not tests.vary:
         return tests

@@ -21,7 +21,7 @@ from llm_decpomdp.envs.datasets.loading import (
     load,
     parse_split,
 )
-from llm_decpomdp.envs.feedback.code_mode import CodeOptions, code_env
+from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.interfaces import TaskLoader, TaskSet
 from llm_decpomdp.options import as_arguments
@@ -179,5 +179,14 @@ def _load_fixes(options: FixOptions) -> TaskSet:
 def _repair_env(name: str, tasks: TaskLoader, options: CodeOptions) -> DecPOMDPEnv:
     sandbox, roles = Sandbox(isolation=options.isolation), repair_team(options.num_agents)
     wanted = "the code of your functions"
-    mode = RepairMode(roles, REPAIR_FEEDBACK, options, wanted, sandbox=sandbox)
-    return code_env(name, tasks, RepairReward(roles, sandbox), mode, options)
+    return DecPOMDPEnv(
+        name,
+        tasks,
+        roles=roles,
+        reward=RepairReward(roles, sandbox),
+        mode=RepairMode(roles, REPAIR_FEEDBACK, options, wanted, sandbox=sandbox),
+        num_turns=options.num_turns,
+        stop_when_solved=options.stop_when_solved,
+        discount=options.discount,
+        render_mode=options.render_mode,
+    )

@@ -10,7 +10,7 @@ from llm_decpomdp.envs.classeval.reward import ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
 from llm_decpomdp.envs.datasets.classeval import CLASSEVAL, load_classes
 from llm_decpomdp.envs.datasets.loading import parse_split
-from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions, code_env
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.options import as_arguments
 
@@ -79,5 +79,14 @@ def classeval(options: ClassOptions) -> DecPOMDPEnv:
     refuse = None if options.allow_forgeable else reward.forgeable
     hides_tests = options.external_mode == "code_feedback"
     tasks = partial(load_classes, split, source, options.exclude_known_issues, refuse)
-    mode = CodeMode(team, CLASS_FEEDBACK, options, WANTED, hides_tests)
-    return code_env("classeval_v0", tasks, reward, mode, options)
+    return DecPOMDPEnv(
+        "classeval_v0",
+        tasks,
+        roles=team,
+        reward=reward,
+        mode=CodeMode(team, CLASS_FEEDBACK, options, WANTED, hides_tests),
+        num_turns=options.num_turns,
+        stop_when_solved=options.stop_when_solved,
+        discount=options.discount,
+        render_mode=options.render_mode,
+    )

@@ -192,7 +192,7 @@ class DivisionReward(CodeReward):
         """Return the program, with the runs that measure its division."""
         return Program(segments, task.entry_point, task.preamble, helpers, divide=True)
 
-    def judge(
+    def score_program(
         self, execution: Execution, uses: Mapping[str, str], points: dict[str, float]
     ) -> tuple[str, ...]:
         """Set the points of a program that has run; return the helpers that do as well in main's place."""

@@ -1,5 +1,8 @@
 """The code families, each a composition of four parts: tasks, roles, reward, mode.
 
+`make("coophumaneval-v0", num_turns=1)` calls `coophumaneval(num_turns=1)`, which is `coding_env` with its data set
+and name. `as_arguments` makes `CodingOptions` of the keyword arguments; `make_coding_env` builds the environment.
+
 Those of `-v1`, whose reward is for shared work, are in `llm_decpomdp.envs.coding.shared_work`.
 
 A family of your own is a function like `coding_env` that names its four parts, and a line in `register`.
@@ -19,7 +22,7 @@ from llm_decpomdp.envs.coding.templates import change_roles
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
 from llm_decpomdp.envs.datasets.mbpp import MBPP
-from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions, code_env, parse_slice
+from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions, parse_slice
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.options import as_arguments
@@ -89,8 +92,17 @@ def make_coding_env(
     """Return the environment of a family with a reward and tasks of its own; `sandbox` runs its programs."""
     parse_split(options.split, dataset.available_splits(options.source))
     team = change_roles(coding_team(options.num_agents), options.roles or {})
-    judge = reward(team, sandbox, shown=max(parse_slice(options.sandbox_slice), 0))
-    return code_env(name, tasks, judge, CodeMode(team, FEEDBACK, options), options)
+    return DecPOMDPEnv(
+        name,
+        tasks,
+        roles=team,
+        reward=reward(team, sandbox, shown=max(parse_slice(options.sandbox_slice), 0)),
+        mode=CodeMode(team, FEEDBACK, options),
+        num_turns=options.num_turns,
+        stop_when_solved=options.stop_when_solved,
+        discount=options.discount,
+        render_mode=options.render_mode,
+    )
 
 
 humaneval = partial(coding_env, HUMANEVAL, "humaneval_v0")

@@ -28,6 +28,9 @@ All of this is decided by running the program (`sandbox/worker/evaluator/helpers
 - All code shares one namespace and runs in the team's order, so of two definitions of a name the later one counts
   for everybody. A helper that a later author's code replaces is not called, because the program calls the
   replacement.
+
+Each test must be reached as often as by the reference solution. If this number may depend on the program, the
+reference solution runs in the sandbox before the program does (`CodeReward._require_reached`).
 """
 
 from __future__ import annotations
@@ -139,7 +142,7 @@ class CodeReward(ProgramReward):
         return tuple(role for role in self.roles if isinstance(role, AuxRole))
 
     def __call__(self, task: CodeTask, completions: Mapping[str, str]) -> Verdict:
-        """Judge one joint completion."""
+        """Score one joint completion."""
         points = dict.fromkeys(self.components, 0.0)
         readings = {role.agent: role.read(task, completions[role.agent]) for role in self.roles}
         main_agent = self.roles[-1].agent
@@ -161,22 +164,23 @@ class CodeReward(ProgramReward):
         helpers = tuple((role.agent, role.helper) for role in self.helpers)
         segments = tuple((agent, reading.code) for agent, reading in parts.items())
         program = self.program(segments, task, helpers)
-        execution = self.sandbox.run(program, self._tests(task))
+        # May run the reference solution first: see `_require_reached`.
+        execution = self.sandbox.run(program, self._require_reached(task))
         warn_about_endless_tests(task.task_id, task.test, completions, execution)
         # Use shows in tests that pass: in one that fails, any change of the helper leaves the result wrong.
         passes = any(test.passed for test in execution.tests)
         names = [role.helper for role in self.helpers]
         uses = helper_uses(execution, names) if passes else {}
-        wrapped = self.judge(execution, uses, points)
+        wrapped = self.score_program(execution, uses, points)
         analysis = CodeAnalysis(task, self.roles, readings, execution.tests, uses, wrapped)
         verdict = self._verdict(points, analysis, execution.error)
         return replace(verdict, own=self.own_points(execution))
 
     def program(self, segments: Parts, task: CodeTask, helpers: Parts) -> Program:
-        """Return the program, with the runs that judge its helpers."""
+        """Return the program, with the runs that check its helpers."""
         return Program(segments, task.entry_point, task.preamble, helpers, substitute=True)
 
-    def judge(
+    def score_program(
         self, execution: Execution, uses: Mapping[str, str], points: dict[str, float]
     ) -> tuple[str, ...]:
         """Set the points of a program that has run; return the helpers that do as well in main's place."""
@@ -200,8 +204,12 @@ class CodeReward(ProgramReward):
     def _share(self, points: float, fulfilled: int) -> float:
         return points * (fulfilled / len(self.helpers)) if fulfilled else 0.0
 
-    def _tests(self, task: CodeTask) -> Tests:
-        """Return the task's tests, each to be reached as often as the reference solution reaches it."""
+    def _require_reached(self, task: CodeTask) -> Tests:
+        """Return the task's tests, each to be reached as often as the reference solution reaches it.
+
+        If these numbers may depend on the program, as in a loop over its result, the reference solution runs in
+        the sandbox first. The cache of the sandbox keeps its execution, so it seldom runs again.
+        """
         tests = replace(task.tests, shown=self.shown)
         if "main_0" not in task.references:
             return tests

@@ -12,7 +12,7 @@ from llm_decpomdp.envs.compose.reward import ComposeReward
 from llm_decpomdp.envs.compose.roles import compose_team
 from llm_decpomdp.envs.compose.tasks import MAX_AGENTS, compose_rows, compose_task, row_split
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
-from llm_decpomdp.envs.feedback.code_mode import CodeOptions, code_env
+from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.options import as_arguments
@@ -118,8 +118,17 @@ def compose(options: ComposeOptions) -> DecPOMDPEnv:
     roles = compose_team(options.num_agents, options.convention)
     kind = (options.length, options.types, options.convention, options.task_seed)
     tasks = partial(_load, options.split, options.exclude_known_issues, *kind)
-    reward = ComposeReward(roles, Sandbox(isolation=options.isolation))
-    return code_env("compose_v0", tasks, reward, ComposeMode(roles, FEEDBACK, options), options)
+    return DecPOMDPEnv(
+        "compose_v0",
+        tasks,
+        roles=roles,
+        reward=ComposeReward(roles, Sandbox(isolation=options.isolation)),
+        mode=ComposeMode(roles, FEEDBACK, options),
+        num_turns=options.num_turns,
+        stop_when_solved=options.stop_when_solved,
+        discount=options.discount,
+        render_mode=options.render_mode,
+    )
 
 
 @lru_cache(maxsize=16)

@@ -1,4 +1,4 @@
-"""The prompts and environments of all families in which agents write code: external modes, options and `code_env`.
+"""The prompts of all families in which agents write code: external modes, and the options of these families.
 
 The external mode writes every prompt. A later prompt is put together from, in this order: the first prompt again
 (`original_prompt`), the agent's own last code (`previous_response`), feedback, and a request to revise. No
@@ -34,10 +34,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.feedback.experts import Expert, ExpertError, MissingKey, RemoteExpert
 from llm_decpomdp.envs.sandbox import Outcome
-from llm_decpomdp.interfaces import Info, Reward, Role, TaskLoader, Turn
+from llm_decpomdp.interfaces import Info, Role, Turn
 from llm_decpomdp.options import Options, option
 from llm_decpomdp.validation import unknown
 
@@ -295,23 +294,6 @@ class CodeMode:
     def public(self, task: Any) -> tuple[str, ...]:
         """Return the texts of a task that every prompt may contain."""
         return (task.prompt,)
-
-
-def code_env(
-    name: str, tasks: TaskLoader, reward: Reward, mode: CodeMode, options: CodeOptions
-) -> DecPOMDPEnv:
-    """Return the environment of a family in which agents write code."""
-    return DecPOMDPEnv(
-        name,
-        tasks,
-        mode.roles,
-        reward,
-        mode,
-        num_turns=options.num_turns,
-        stop_when_solved=options.stop_when_solved,
-        discount=options.discount,
-        render_mode=options.render_mode,
-    )
 
 
 # Text that programs have written, on its way into prompts

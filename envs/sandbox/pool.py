@@ -1,4 +1,4 @@
-"""Pool of workers, and the dispatch of jobs to them.
+"""Transport of jobs to a pool of workers, and of their results back.
 
 A thread takes free workers, talks to them, and gives them back. The pool itself has no thread, so there is
 nothing to restart in a forked process. Waiting threads get workers in the order of their arrival. If a worker
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
-from llm_decpomdp.envs.sandbox.program import ENDLESS, SandboxError
+from llm_decpomdp.envs.sandbox.program import ENDLESS, SandboxError, WorkerResult
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import Closed
 from llm_decpomdp.envs.sandbox.worker_process import WorkerProcess, WorkerSettings
 
@@ -32,7 +32,6 @@ MAX_ATTEMPTS = 3
 FATAL = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 
 Job = dict[str, Any]
-Result = dict[str, Any]
 
 
 class WorkerPool:
@@ -59,7 +58,7 @@ class WorkerPool:
         """Number of threads that wait for a worker."""
         return len(self._waiters)
 
-    def run(self, jobs: Sequence[Job]) -> list[Result]:
+    def run(self, jobs: Sequence[Job]) -> list[WorkerResult]:
         """Grade jobs; results in the order of `jobs`.
 
         Raises:
@@ -192,7 +191,7 @@ class _Dispatcher:
         self.queue = deque(range(len(jobs)))
         self.attempts = [0] * len(jobs)
         self.missing = len(jobs)
-        self.results: list[Result] = [{}] * len(jobs)
+        self.results: list[Any] = [None] * len(jobs)
         self.workers: list[WorkerProcess] = []
 
     def run(self, workers: list[WorkerProcess]) -> None:
@@ -295,12 +294,12 @@ class _Dispatcher:
                 return self._finish(index, _failed_result(job, "crashed", text, False))
         self.queue.appendleft(index)
 
-    def _finish(self, index: int, result: Result) -> None:
+    def _finish(self, index: int, result: WorkerResult) -> None:
         self.results[index] = result
         self.missing -= 1
 
 
-def _failed_result(job: Job, status: str, message: str, wall_decided: bool) -> Result:
+def _failed_result(job: Job, status: str, message: str, wall_decided: bool) -> WorkerResult:
     """Return the result of a program whose values crashed or blocked the evaluator."""
     tests, helpers = len(job["stages"]), len(job["helpers"])
     return {
@@ -310,6 +309,8 @@ def _failed_result(job: Job, status: str, message: str, wall_decided: bool) -> R
         "helper_calls": [0] * helpers,
         "helpers_used": [False] * helpers,
         "helpers_suffice": [False] * helpers,
+        "main_adds": [],
+        "helpers_add": [],
         "reached": [0] * tests,
         "wall_decided": wall_decided,
         "seconds": job["limits"]["test_seconds"],

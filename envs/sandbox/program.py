@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypedDict
 
 
 class SandboxError(RuntimeError):
@@ -170,6 +171,24 @@ class Execution:
     """Number of times that each test was reached."""
     wall_decided: bool = False
     """True if a time-out came from the wall clock, or the system killed the program: another run may differ."""
+
+
+class WorkerResult(TypedDict):
+    """Result of a program as a worker sends it in JSON: the fields of `Execution`, by the same names."""
+
+    tests: list[list[Any]]
+    """Outcome of each test: passed, status, message, origin and line, as in `Outcome`."""
+    error: list[Any] | None
+    """Outcome of loading in the same form, if that failed."""
+    output: str
+    seconds: float
+    helper_calls: list[int]
+    helpers_used: list[bool]
+    helpers_suffice: list[bool]
+    main_adds: list[bool]
+    helpers_add: list[list[bool]]
+    reached: list[int]
+    wall_decided: bool
 
 
 ENDLESS = "TimeoutError: the test did not end on the program's values within {seconds:g} seconds"

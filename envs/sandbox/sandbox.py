@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from llm_decpomdp.envs.sandbox.instrument import methods
-from llm_decpomdp.envs.sandbox.pool import Result, WorkerPool, close_all, shared_pool
+from llm_decpomdp.envs.sandbox.pool import WorkerPool, close_all, shared_pool
 from llm_decpomdp.envs.sandbox.program import (
     TESTS_SHARE,
     Execution,
@@ -25,6 +25,7 @@ from llm_decpomdp.envs.sandbox.program import (
     Program,
     SandboxError,
     Tests,
+    WorkerResult,
 )
 from llm_decpomdp.envs.sandbox.worker_process import WorkerSettings, package_paths
 from llm_decpomdp.utils.text import warn
@@ -108,6 +109,12 @@ class Sandbox:
     ) -> list[Execution]:
         """Run programs in parallel on the workers. Equal programs run once.
 
+        A job is sent to a worker as the dictionary of `_job`. It comes back as a `WorkerResult`, which becomes an
+        `Execution` field by field. `pool.py` and `worker_process.py` transport the two, and send a job again if
+        its worker dies. They decide in one case only: if the program's values crash or block the process of the
+        test. Then all tests fail as `crashed` or `timeout`. In a run that only checks helpers, the outcomes of
+        the tests count instead, and each called helper counts as used.
+
         If a call hangs or ends its process, only that call fails. The program is started again for the later
         calls, at most `max_timeouts` times.
 
@@ -122,7 +129,7 @@ class Sandbox:
         keys = [self._key(message) for message in messages]
         by_key = dict(zip(keys, messages, strict=True))
 
-        def compute(missing: list[str]) -> list[Result]:
+        def compute(missing: list[str]) -> list[WorkerResult]:
             return self._pool().run([by_key[key] for key in missing])
 
         results = CACHE.results(keys, self.cache_size, compute)
@@ -198,7 +205,7 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
     }
 
 
-def _execution(result: dict[str, Any], tests: Tests) -> Execution:
+def _execution(result: WorkerResult, tests: Tests) -> Execution:
     error = result["error"]
     cases = zip(tests.cases, result["tests"], strict=True)
     return Execution(
@@ -209,8 +216,8 @@ def _execution(result: dict[str, Any], tests: Tests) -> Execution:
         helper_calls=tuple(result["helper_calls"]),
         helpers_used=tuple(result["helpers_used"]),
         helpers_suffice=tuple(result["helpers_suffice"]),
-        main_adds=tuple(result.get("main_adds", ())),
-        helpers_add=tuple(map(tuple, result.get("helpers_add", ()))),
+        main_adds=tuple(result["main_adds"]),
+        helpers_add=tuple(map(tuple, result["helpers_add"])),
         reached=tuple(result["reached"]),
         wall_decided=result["wall_decided"],
     )
@@ -233,18 +240,18 @@ class ResultCache:
     def reset(self) -> None:
         """Drop all entries and the lock, which another thread may have held when this process was forked."""
         self._lock = threading.Lock()
-        self._futures: OrderedDict[str, Future[Result]] = OrderedDict()
+        self._futures: OrderedDict[str, Future[WorkerResult]] = OrderedDict()
 
     def results(
-        self, keys: Sequence[str], size: int, compute: Callable[[list[str]], list[Result]]
-    ) -> dict[str, Result]:
+        self, keys: Sequence[str], size: int, compute: Callable[[list[str]], list[WorkerResult]]
+    ) -> dict[str, WorkerResult]:
         """Return results: cached ones, ones that other threads compute, and new ones.
 
         At most `size` are cached; 0 to cache and share none. `compute` gives the results of keys in their order.
         """
-        results: dict[str, Result] = {}
+        results: dict[str, WorkerResult] = {}
         while missing := [key for key in dict.fromkeys(keys) if key not in results]:
-            claimed: dict[str, Future[Result]] = {}
+            claimed: dict[str, Future[WorkerResult]] = {}
             failure: Exception = CacheWaitCancelled()
             try:
                 with self._lock:
@@ -262,7 +269,9 @@ class ResultCache:
                 self._release(claimed, failure, size)
         return results
 
-    def _find(self, key: str, size: int, claimed: dict[str, Future[Result]]) -> Future[Result]:
+    def _find(
+        self, key: str, size: int, claimed: dict[str, Future[WorkerResult]]
+    ) -> Future[WorkerResult]:
         """Return the future of a key; a new one is also added to `claimed`, for this thread to compute."""
         if size and key in self._futures:
             self._futures.move_to_end(key)
@@ -273,7 +282,9 @@ class ResultCache:
             self._futures[key] = future
         return future
 
-    def _release(self, claimed: dict[str, Future[Result]], failure: Exception, size: int) -> None:
+    def _release(
+        self, claimed: dict[str, Future[WorkerResult]], failure: Exception, size: int
+    ) -> None:
         """Fail the claims without a result, and drop failed, irreproducible and the oldest results."""
         with self._lock:
             for key, future in claimed.items():

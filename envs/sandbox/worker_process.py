@@ -1,4 +1,4 @@
-"""The caller's side of one worker process, and the paths of installed packages that programs may import."""
+"""Transport between the caller and one worker process, and the paths of packages that programs may import."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from llm_decpomdp.envs.sandbox.program import SandboxError
+from llm_decpomdp.envs.sandbox.program import SandboxError, WorkerResult
 from llm_decpomdp.envs.sandbox.worker.protocol.channel import Closed, Reader, pack_down
 
 SCRIPT = Path(__file__).parent / "worker" / "main.py"
@@ -64,7 +64,7 @@ class WorkerProcess:
         self.layers: dict[str, str] = {}
         """Reason why each layer of protection is off; empty if it is on."""
         self.job: int | None = None  # index of the job that it runs, in its batch
-        self.tests_result: dict[str, Any] | None = None
+        self.tests_result: WorkerResult | None = None
         """Result of its job without the checks of helpers, available once these begin."""
         self.served = 0
         self.dead = True  # True if it cannot take jobs: before the handshake and after its end
@@ -161,7 +161,7 @@ class WorkerProcess:
         except OSError:
             self.unsent = b""  # it has ended: `results` sees it
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> WorkerResult | None:
         """Return the result of its job, if it has arrived; raises `Closed` if the worker has ended."""
         alive = self._reader.fill()
         while True:
@@ -183,7 +183,7 @@ class WorkerProcess:
         self.job = None
         self.served += 1
         self.deadline = float("inf")
-        answer: dict[str, Any] = result
+        answer: WorkerResult = result
         return answer
 
     def end(self) -> None:

@@ -12,7 +12,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Sta
 from llm_decpomdp.algorithms.training.metrics import episode_row, evaluation_metrics, reward_metrics
 from llm_decpomdp.benchmarks.report import charts as report_charts
 from llm_decpomdp.benchmarks.report import write_report
-from llm_decpomdp.envs.program_reward import details
+from llm_decpomdp.envs.program_reward import test_details
 from llm_decpomdp.envs.sandbox.program import Outcome
 from llm_decpomdp.interfaces import Episode, Turn, Verdict
 from llm_decpomdp.policy import Completion
@@ -81,7 +81,7 @@ def chain(
         )
         points = {name: group[-1] * share for name, share in shares.items()}
         last = {agent: texts[agent][-1] for agent in agents}
-        record.append(Turn(prompts, last, Verdict(points, False, details(tests))))
+        record.append(Turn(prompts, last, Verdict(points, False, test_details(tests))))
     final = Episode(task, tuple(record)).to_json()
     return Rollout(Start(task_id=task), tuple(turns), final)
 

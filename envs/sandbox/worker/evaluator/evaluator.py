@@ -66,7 +66,7 @@ class Evaluator:
                 of a changed run may end this process.
 
         Returns:
-            The fields of `Execution`; `main_adds` and `helpers_add` with `divide` alone.
+            The fields of `WorkerResult` (`envs/sandbox/program.py`).
 
         Raises:
             Broken: If there can be no result, and this process has to end.
@@ -94,6 +94,8 @@ class Evaluator:
                 "helper_calls": calls,
                 "helpers_used": [times > 0 for times in calls],
                 "helpers_suffice": [False] * len(calls),
+                "main_adds": [],
+                "helpers_add": [],
                 "reached": [findings.reached.get(test, 0) for test in range(len(job["stages"]))],
                 "wall_decided": session.wall_decided,
                 "seconds": time.monotonic() - begin,
