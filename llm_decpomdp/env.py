@@ -23,8 +23,6 @@ from llm_decpomdp.interfaces import (
     TaskSet,
     Turn,
     Verdict,
-)
-from llm_decpomdp.parts import (
     agents_to_act,
     check_prompts,
     describe_reward,

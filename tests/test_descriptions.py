@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.interfaces import Component
-from llm_decpomdp.parts import describe_reward
+from llm_decpomdp.interfaces import Component, describe_reward
 from llm_decpomdp.registry import accepts_argument, description, registered_ids, spec
 
 GOLD = {

@@ -18,7 +18,7 @@ from typer import Argument, Option
 
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.parts import PartError
+from llm_decpomdp.interfaces import PartError
 from llm_decpomdp.utils.extras import missing_packages
 from llm_decpomdp.utils.storage import DamagedFile, FolderInUse, to_json
 from llm_decpomdp.utils.text import visible

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.parts import PartError
+from llm_decpomdp.interfaces import PartError
 from llm_decpomdp.utils.storage import RunFolder
 
 

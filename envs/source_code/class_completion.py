@@ -27,7 +27,7 @@ from llm_decpomdp.envs.source_code.classes import (
     is_unwritten,
     segment,
 )
-from llm_decpomdp.envs.source_code.completion import SOLUTION, bodies
+from llm_decpomdp.envs.source_code.completion_blocks import SOLUTION, bodies
 from llm_decpomdp.envs.source_code.parsing import (
     MAX_CHARACTERS,
     Attempts,

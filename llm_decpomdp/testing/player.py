@@ -12,8 +12,8 @@ from gymnasium import Space
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.branching import acting_agents, is_turn_based
+from llm_decpomdp.interfaces import PartError
 from llm_decpomdp.oracle import answers
-from llm_decpomdp.parts import PartError
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.testing.rules import (
     ConformanceError,

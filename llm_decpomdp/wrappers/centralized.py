@@ -14,8 +14,7 @@ from functools import partial
 from typing import Any
 
 from llm_decpomdp.env import MAX_OBSERVATION_LENGTH, DecPOMDPEnv
-from llm_decpomdp.interfaces import Info, Mode, Reward, Role, Turn, Verdict
-from llm_decpomdp.parts import evaluate_reward
+from llm_decpomdp.interfaces import Info, Mode, Reward, Role, Turn, Verdict, evaluate_reward
 from llm_decpomdp.rendering import notes
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.validation import check_flags
