@@ -19,8 +19,9 @@ All of this is decided by running the program (`sandbox/worker/evaluator/helpers
 - A helper is called if the program calls it during a passing test. A helper that is called only while the code is
   loaded, for example to make a table, counts as called if it is not ignored.
 - A helper is ignored if no test's outcome changes when its results are changed within their type
-  (`sandbox/worker/candidate/changes.py`). It is also ignored if every passing test passes again when a trivial
-  function replaces it: a constant, its first argument, or all its arguments. So `assert aux(x) == 0` ignores it.
+  (`sandbox/worker/candidate/result_mutation.py`). It is also ignored if every passing test passes again when a
+  trivial function replaces it: a constant, its first argument, or all its arguments. So `assert aux(x) == 0`
+  ignores it.
 - The entry function is a wrapper if every passing test passes again with a helper in its place. So beside a helper
   that solves the whole problem every entry function is a wrapper. Each helper that is called is tried.
 - Calls count in the code of the entry function's author. Helpers may call each other, but a helper that only

@@ -88,7 +88,7 @@ def _instrument(module: ast.Module, entry_point: str, split: bool) -> Tests:
     parameter = parameters[0].arg if parameters else entry_point
     body = module.body if check is None else check.body
     outside = [] if check is None else [s for s in module.body if s is not check]
-    uses = tuple(variables(module, body, parameter))
+    reads = tuple(variables(module, body, parameter))
     results = receivers(ast.Module([*outside, *body], []), {parameter, entry_point})
     writer = _Writer(parameter, entry_point, split, results)
     around: list[ast.stmt] = []
@@ -113,9 +113,10 @@ def _instrument(module: ast.Module, entry_point: str, split: bool) -> Tests:
         guards=frozenset(i for i, t in enumerate(writer.tests) if t.guard),
         stages=tuple(t.stage for t in writer.tests),
         num_stages=len(body),
-        uses=uses,
-        changes=tuple(
-            () if only_asserts else used for only_asserts, used in zip(asserts, uses, strict=True)
+        stage_reads=reads,
+        # A stage may write every variable that it names, unless it is an assert.
+        stage_writes=tuple(
+            () if only_asserts else read for only_asserts, read in zip(asserts, reads, strict=True)
         ),
         prefetch=not uses_files(module),
         vary=sum(not test.whole for test in writer.tests) > sum(asserts),

@@ -269,13 +269,13 @@ class _Dispatcher:
         job, seconds_left = self.jobs[index], worker.seconds_left
         # These two signals are the timers of `limit_time`: the test itself did not end on the program's values.
         endless, fatal = status in (-signal.SIGPROF, -signal.SIGALRM), -status in FATAL
-        # The worker may have died in a changed run. These only decide about helpers: the outcomes of the tests
-        # count if they have arrived; otherwise the job runs again without changed runs.
+        # The worker may have died in a mutant run. These only decide about helpers: the outcomes of the tests
+        # count if they have arrived; otherwise the job runs again without mutant runs.
         if (endless or fatal) and worker.tests_result is not None:
             return self._finish(index, worker.tests_result)
-        if (endless or fatal) and job["change"] and seconds_left > 0:
+        if (endless or fatal) and job["check_helpers"] and seconds_left > 0:
             limits = {**job["limits"], "job_seconds": seconds_left}
-            self.jobs[index] = {**job, "change": False, "limits": limits}
+            self.jobs[index] = {**job, "check_helpers": False, "limits": limits}
             self.jobs[index]["tests_seconds"] = seconds_left
         else:
             self.attempts[index] += 1

@@ -47,10 +47,10 @@ class Tests:
     stages: tuple[int, ...]
     """Stage of each test; -1 in helper functions outside the test function."""
     num_stages: int
-    uses: tuple[tuple[str, ...], ...] = ()
-    """Variables of each stage."""
-    changes: tuple[tuple[str, ...], ...] = ()
-    """Variables that each stage may change: if it fails, later stages that use them fail too."""
+    stage_reads: tuple[tuple[str, ...], ...] = ()
+    """Variables that each stage may read."""
+    stage_writes: tuple[tuple[str, ...], ...] = ()
+    """Variables that each stage may write: if it fails, later stages that read them fail too."""
     prefetch: bool = True
     """Make the calls of the call plan all at once, which saves time."""
     shown: int = 0

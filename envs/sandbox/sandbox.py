@@ -181,7 +181,9 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-TESTS_SENT = "split prefetch shown stages num_stages uses changes judges_result minimum".split()
+TESTS_SENT = (
+    "split prefetch shown stages num_stages stage_reads stage_writes judges_result minimum".split()
+)
 """Fields of `Tests` that a worker gets as they are."""
 
 
@@ -193,7 +195,7 @@ def _job(program: Program, tests: Tests, limits: Limits) -> dict[str, Any]:
         "preamble": program.preamble,
         "entry_point": program.entry_point,
         "helpers": [list(helper) for helper in program.helpers],
-        "change": bool(program.helpers),
+        "check_helpers": bool(program.helpers),
         "substitute": bool(program.helpers) and program.substitute,
         "divide": bool(program.helpers) and program.divide,
         "tests": tests.source,

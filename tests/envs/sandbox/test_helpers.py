@@ -13,8 +13,8 @@ import re
 import pytest
 
 from llm_decpomdp.envs.sandbox import Execution, Limits, Program, Sandbox, instrument
-from llm_decpomdp.envs.sandbox.worker.candidate.changes import change_value
-from llm_decpomdp.envs.sandbox.worker.protocol.channel import CHANGES
+from llm_decpomdp.envs.sandbox.worker.candidate.result_mutation import mutate_value
+from llm_decpomdp.envs.sandbox.worker.protocol.channel import MUTATIONS
 from tests.support.programs import check as function_of
 
 AUX = "def aux(x):\n    return x * x"
@@ -265,27 +265,27 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("kind", range(CHANGES))
+@pytest.mark.parametrize("kind", range(MUTATIONS))
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_changed_value_is_another_one_of_its_type(value, kind):
-    change = change_value(value, kind)
+    change = mutate_value(value, kind)
     assert change != value and (value is None or type(change) is type(value))
-    assert change_value(value, kind) == change
+    assert mutate_value(value, kind) == change
 
 
 def test_what_has_no_equals_is_changed_in_its_parts():
-    assert change_value(Slotted(1), 0).x == -2
-    assert list(change_value(iter([1, 2]), 2)) == [2, 3]
-    assert change_value(len, 0)("abc") == -4
-    assert change_value(re.compile("a"), 0) is None and change_value(object(), 0) is None
-    assert math.isnan(math.nan) and change_value(math.nan, 0) == 0.0
+    assert mutate_value(Slotted(1), 0).x == -2
+    assert list(mutate_value(iter([1, 2]), 2)) == [2, 3]
+    assert mutate_value(len, 0)("abc") == -4
+    assert mutate_value(re.compile("a"), 0) is None and mutate_value(object(), 0) is None
+    assert math.isnan(math.nan) and mutate_value(math.nan, 0) == 0.0
     endless: list[object] = []
     endless.append(endless)
-    assert change_value(endless, 0) != endless
+    assert mutate_value(endless, 0) != endless
 
 
 def test_the_value_itself_stays_as_it_is():
     value = {"a": [1, {2}], "b": Point(1, [2])}
-    for kind in range(CHANGES):
-        change_value(value, kind)
+    for kind in range(MUTATIONS):
+        mutate_value(value, kind)
     assert value == {"a": [1, {2}], "b": Point(1, [2])}

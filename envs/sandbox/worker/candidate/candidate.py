@@ -106,8 +106,8 @@ class Candidate:
                 self.handles.numbers[id(self.function)] = -1
             except BaseException as error:
                 return self.send("loaded", self._failure(error))
-            # In a changed run it leaves together with the first answer: each message wakes the evaluator up.
-            self.send("loaded", None, wait=bool(request["change"] and request["calls"]))
+            # In a mutant run it leaves together with the first answer: each message wakes the evaluator up.
+            self.send("loaded", None, wait=bool(request["mutation"] and request["calls"]))
             # Only for `split=False`.
             if request["tests"]:
                 return self._run_tests(program)
@@ -199,7 +199,7 @@ class Candidate:
         self.send(kind, content, arguments)
 
     def _send_changes(self) -> None:
-        for change in self.handles.changes() if self.handles.shared else ():
+        for change in self.handles.changed_containers() if self.handles.shared else ():
             self.send("shared", change)
 
     def _callback(self, number: int) -> Callable[..., Any]:
@@ -372,7 +372,7 @@ class HandleTable:
         content = codec.encode(container, self)
         return content["value"][1] if type(content) is dict and "value" in content else content
 
-    def changes(self) -> Iterator[Any]:
+    def changed_containers(self) -> Iterator[Any]:
         """Yield the shared containers that differ from what was last sent."""
         for number, text in self.shared.items():
             try:

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.worker.candidate.changes import change_value
+from llm_decpomdp.envs.sandbox.worker.candidate.result_mutation import mutate_value
 from llm_decpomdp.envs.sandbox.worker.candidate.trivial import (
     MAX_DEPTH,
     MAX_ITEMS,
@@ -145,7 +145,7 @@ class InPlace:
         for kind in (0, 1):
             values = [*map(copy, (*args, *kwargs.values()))]
             for position in foreign:
-                values[position] = change_value(values[position], kind)
+                values[position] = mutate_value(values[position], kind)
             named = dict(zip(kwargs, values[len(args) :], strict=True))
             self.calls.append(functools.partial(helper, *values[: len(args)], **named))
 
@@ -235,12 +235,12 @@ def replace_results(
 
     def replace(result: Any, arguments: list[Any]) -> Any:
         if count(result) >= MAX_ITEMS:
-            return change_value(result, 1)
+            return mutate_value(result, 1)
         if hasattr(result, "__next__"):
             result = [*itertools.islice(result, MAX_ITEMS)]
         first.extend([copy(result)] if not first else [])
         if kind in (channel.CONSTANT, channel.OTHER_CONSTANT):
-            return copy(first[0]) if kind == channel.CONSTANT else change_value(first[0], 1)
+            return copy(first[0]) if kind == channel.CONSTANT else mutate_value(first[0], 1)
         if kind == channel.ARGUMENTS:
             return tuple(arguments)
         if kind in (channel.ARGUMENT, channel.LAST_ARGUMENT) and arguments:
@@ -254,7 +254,7 @@ def replace_results(
                     names += [(index, *name) for name in steps(value, expected, values)]
             if explanation.explain(names):
                 return result
-        changed = change_value(result, 1 if kind == channel.EMPTY else 0)
+        changed = mutate_value(result, 1 if kind == channel.EMPTY else 0)
         return _agree(changed) if kind == channel.AGREEING else changed
 
     call = functools.update_wrapper(call, helper)

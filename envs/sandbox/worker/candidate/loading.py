@@ -1,6 +1,6 @@
-"""Load a program: capture its output, seed `random`, count its helpers' calls, and change their results.
+"""Load a program: capture its output, seed `random`, count its helpers' calls, and mutate their results.
 
-How results are changed: `changes.py`.
+How results are mutated: `result_mutation.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import CodeType, ModuleType
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.worker.candidate.changes import change_value
 from llm_decpomdp.envs.sandbox.worker.candidate.division import InPlace, replace_results
+from llm_decpomdp.envs.sandbox.worker.candidate.result_mutation import mutate_value
 from llm_decpomdp.envs.sandbox.worker.candidate.trivial import constants
 from llm_decpomdp.envs.sandbox.worker.protocol import channel
 
@@ -92,10 +92,10 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
 
     Args:
         request: `segments` (author and code of each part), `entry_point`, `helpers` (author and name), and
-            `change`: empty, or a helper and the kind of the changed run, see `channel`.
+            `mutation`: empty, or a helper and the kind of the mutant run, see `channel`.
         helper_calls: Calls of each helper so far, which the program's own calls add to.
     """
-    changed_helper, kind = request["change"] or (-1, -1)
+    mutated_helper, kind = request["mutation"] or (-1, -1)
     entry_point: Any = None
     in_place: InPlace | None = None
     if channel.SAME <= kind < channel.ALTERED:
@@ -119,15 +119,15 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
             helper = call = program[name]
             if in_place is not None:
                 call = in_place.record(helper)
-            elif index == changed_helper and kind >= channel.ALTERED:
+            elif index == mutated_helper and kind >= channel.ALTERED:
                 call = replace_results(helper, kind, constants(_compile(code, f"<{origin}>")))
-            elif index == changed_helper and kind != channel.IN_PLACE:
-                call = _change_results(helper, kind)
-            single = 0 if index == changed_helper and kind == channel.FIRST_ARGUMENT else 1
+            elif index == mutated_helper and kind != channel.IN_PLACE:
+                call = _mutate_results(helper, kind)
+            single = 0 if index == mutated_helper and kind == channel.FIRST_ARGUMENT else 1
             program[name] = _count_calls(helper_calls, index, helper, exempt, call, single)
             if kind > channel.IN_PLACE:
                 program[name].__wrapped__ = call  # an entry point may compare it with the helper
-            if index == changed_helper and kind == channel.IN_PLACE:
+            if index == mutated_helper and kind == channel.IN_PLACE:
                 entry_point = program[name]
     if entry_point is not None:
         scope: dict[str, Any] = {}
@@ -144,7 +144,7 @@ def _last(request: dict[str, Any]) -> tuple[str, str]:
     return code, f"<{origin}>"
 
 
-# A changed run loads the same code again in the same process.
+# A mutant run loads the same code again in the same process.
 @functools.lru_cache
 def _compile(code: str, name: str) -> CodeType:
     return compile(code, name, "exec", dont_inherit=True)
@@ -176,15 +176,15 @@ def _count_calls(
     return functools.update_wrapper(wrapper, helper)
 
 
-def _change_results(helper: Callable[..., Any], kind: int) -> Callable[..., Any]:
-    """Return a helper with changed results, or the trivial function that replaces it; see `channel`."""
+def _mutate_results(helper: Callable[..., Any], kind: int) -> Callable[..., Any]:
+    """Return a helper with mutated results, or the trivial function that replaces it; see `channel`."""
 
-    def changed(*args: Any, **kwargs: Any) -> Any:
+    def mutated(*args: Any, **kwargs: Any) -> Any:
         try:
             result = helper(*args, **kwargs)
         except Exception:
             result = None  # an exception counts as a result, and is changed into another one
-        return change_value(result, kind)
+        return mutate_value(result, kind)
 
     first: list[Any] = []
 
@@ -200,7 +200,7 @@ def _change_results(helper: Callable[..., Any], kind: int) -> Callable[..., Any]
             result = None
         if kind == channel.FIRST_RESULT or (kind == channel.PLAIN_RESULT and _is_plain(result)):
             return result
-        return change_value(result, 1)
+        return mutate_value(result, 1)
 
     def argument(*args: Any, **kwargs: Any) -> Any:
         values = (*args, *kwargs.values())
@@ -208,8 +208,8 @@ def _change_results(helper: Callable[..., Any], kind: int) -> Callable[..., Any]
             return values
         return values[0] if values else None
 
-    if kind < channel.CHANGES:
-        return changed
+    if kind < channel.MUTATIONS:
+        return mutated
     return (
         constant
         if kind in (channel.FIRST_RESULT, channel.OTHER_RESULT, channel.PLAIN_RESULT)

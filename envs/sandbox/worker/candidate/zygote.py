@@ -149,7 +149,7 @@ def warm_up(candidate: Candidate) -> None:
         "segments": [["warm-up", WARM_UP_PROGRAM]],
         "entry_point": "f",
         "helpers": [["warm-up", "f"]],
-        "change": [],
+        "mutation": [],
         "tests": False,
         "seed": 0,
         "output_bytes": 0,

@@ -22,7 +22,7 @@ from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import (
     calls_in_passing,
 )
 from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
-    CHANGED_SLACK_SECONDS,
+    MUTANT_SLACK_SECONDS,
     SLACK_SECONDS,
     Interpreter,
     Plan,
@@ -57,13 +57,13 @@ class Evaluator:
         """Run a program against its tests, and again to check its helpers.
 
         Args:
-            job: The message of `sandbox._job`: `segments`, `preamble`, `entry_point`, `helpers`, `change` (true to
-                change their results), `substitute` (true to replace them, and to put them in place of the entry
-                point), `divide` (true to do so test by test), `tests` (an instrumented module), `limits`,
+            job: The message of `sandbox._job`: `segments`, `preamble`, `entry_point`, `helpers`, `check_helpers`
+                (true to mutate their results), `substitute` (true to replace them, and to put them in place of the
+                entry point), `divide` (true to do so test by test), `tests` (an instrumented module), `limits`,
                 `tests_seconds`, and fields of `Tests`: `split`, `prefetch`, `shown`, `stages`, `num_stages`,
-                `uses`, `changes`, `judges_result`, `minimum`, `methods` and `guards`.
+                `stage_reads`, `stage_writes`, `judges_result`, `minimum`, `methods` and `guards`.
             send: Sends the caller the result of a slow program before its helpers are checked, with False: values
-                of a changed run may end this process.
+                of a mutant run may end this process.
 
         Returns:
             The fields of `WorkerResult` (`envs/sandbox/program.py`).
@@ -78,7 +78,7 @@ class Evaluator:
             **{name: job[name] for name in ("segments", "entry_point", "helpers")},
             **{name: limits[name] for name in ("memory_bytes", "file_bytes", "output_bytes")},
             "cpu_seconds": int(limits["program_seconds"]) + 1,
-            "change": [],
+            "mutation": [],
             "tests": not job["split"],
             "seed": self.seed,
         }
@@ -100,7 +100,7 @@ class Evaluator:
                 "wall_decided": session.wall_decided,
                 "seconds": time.monotonic() - begin,
             }
-            if job["change"]:
+            if job["check_helpers"]:
                 deadline = begin + job["limits"]["job_seconds"]
                 run = functools.partial(self._findings, session, job)
                 kind = DivisionChecks if job["divide"] else HelperChecks
@@ -146,7 +146,7 @@ class Evaluator:
         stages = [s for s, passes in zip(job["stages"], expected, strict=False) if passes]
         last = max(job["stages"][: job["shown"]], default=job["num_stages"])
         if stages:
-            last = stages[0]  # a changed run may end at the first failure
+            last = stages[0]  # a mutant run may end at the first failure
         first = min((calls for stage, calls in begins.items() if stage > last), default=len(plan))
         if stages and session.needs_fresh_process:
             plan, first = [], 0  # a slow program makes no calls after the first failure
@@ -165,7 +165,7 @@ class Evaluator:
         # plan.
         if conversation.mismatch and findings.error is None:
             # A plan that is seldom right is dropped.
-            if not session.request["change"]:
+            if not session.request["mutation"]:
                 times = self.mismatches.get(tests, 0) + 1
                 keep(self.mismatches, tests, times)
                 if times >= MAX_MISMATCHES:
@@ -190,7 +190,7 @@ class Evaluator:
         if session.received > COLLECT_AFTER:
             gc.collect()  # answers of a run before
         session.reset()
-        slack = CHANGED_SLACK_SECONDS if session.request["change"] else SLACK_SECONDS
+        slack = MUTANT_SLACK_SECONDS if session.request["mutation"] else SLACK_SECONDS
         seconds = max(session.deadline - time.monotonic(), 0.0)
         limit_time(session.limits["program_seconds"], seconds + slack)
         findings.error = conversation.prefetch()

@@ -1,12 +1,12 @@
 """Use of helpers: calls by the program, and dependence of the tests' outcomes on their results.
 
-A helper is called if the program calls it while a test that passes runs. Changed runs decide everything else:
+A helper is called if the program calls it while a test that passes runs. Mutant runs decide everything else:
 
 - A helper *suffices* if every passing test passes again with the helper in place of the entry point.
-- A helper is *used* if other tests pass when its results are changed (`changes.py`), and a passing test fails when
-  a trivial function replaces it.
+- A helper is *used* if other tests pass when its results are changed (`result_mutation.py`), and a passing test
+  fails when a trivial function replaces it.
 
-A changed run ends at the first failure of a test that passed. The program is loaded anew for it in the same
+A mutant run ends at the first failure of a test that passed. The program is loaded anew for it in the same
 process, unless it takes long or writes files. So a program can distinguish the runs. By that it gains at most the
 points of a program that uses the results and whose entry point does more than the helper.
 """
@@ -21,19 +21,19 @@ from llm_decpomdp.envs.sandbox.worker.evaluator.reports import Findings
 from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession
 from llm_decpomdp.envs.sandbox.worker.protocol import channel
 
-# Seconds of processor time of a changed run, and of a call, beyond `FACTOR` times that of the first run: the
+# Seconds of processor time of a mutant run, and of a call, beyond `FACTOR` times that of the first run: the
 # resolution of clocks must not decide about a fast program.
 CALL_SECONDS = 0.02
 # Changed results may make a correct program slower, and pages of new memory take twice as long on some machines.
 # But a program that loops must not take seconds each time.
 FACTOR = 4.0
-# Duration of the first run above which a program has a new process for each changed run. A process has 25 s
+# Duration of the first run above which a program has a new process for each mutant run. A process has 25 s
 # (`Limits.program_seconds`); slow programs would use it up in a few runs.
 SLOW_SECONDS = 0.2
 
 MIN_TESTS = 2
-"""Number of passing tests that prove that nothing depends on a change; all passing tests if there are fewer. They
-pass again in a run that the time limit ends, or call a helper whose results are constant."""
+"""Number of passing tests that prove that nothing depends on a mutation; all passing tests if there are fewer.
+They pass again in a run that the time limit ends, or call a helper whose results are constant."""
 
 # Statuses of tests that a run has not finished when the time limit ends it.
 UNFINISHED = ("timeout", "not_run")
@@ -50,7 +50,7 @@ UNRELATED = (channel.ALTERED, channel.EMPTY, *CONSTANTS)
 
 
 class RunComparison(NamedTuple):
-    """Comparison of a changed run with the first run."""
+    """Comparison of a mutant run with the first run."""
 
     differs: bool
     """True if the set of passing tests differs."""
@@ -61,7 +61,7 @@ class RunComparison(NamedTuple):
 
 
 class HelperChecks:
-    """Changed runs of a program, compared with its first run, of which there are `findings` after `seconds`.
+    """Mutant runs of a program, compared with its first run, of which there are `findings` after `seconds`.
 
     `run` runs the program against the tests, until a test fails that is expected to pass. It gets the expected
     outcomes, and the stages to leave out. The last run must end at the `deadline` on the clock.
@@ -94,7 +94,7 @@ class HelperChecks:
         """True for each helper that is called in a passing test or while the program is loaded."""
         session.needs_fresh_process = seconds > SLOW_SECONDS
         limits = session.limits
-        # Changed runs may loop for ever.
+        # Mutant runs may loop for ever.
         call = min(CALL_SECONDS + FACTOR * session.slowest_answer, limits["test_seconds"])
         session.limits = {
             **limits,
@@ -126,7 +126,7 @@ class HelperChecks:
     def _matters(self, helper: int) -> bool:
         """Check whether other tests pass with changed results; true if there was no time to find out."""
         same = False
-        for kind in range(channel.CHANGES):
+        for kind in range(channel.MUTATIONS):
             comparison = self._compare(helper, kind)
             if comparison.differs:
                 return True
@@ -152,14 +152,14 @@ class HelperChecks:
         return self._compare(helper, channel.ALL_ARGUMENTS).same
 
     def _compare(self, helper: int, kind: int) -> RunComparison:
-        """Run the program with a change."""
+        """Run the program with a mutation."""
         session, now = self.session, time.monotonic()
         if now >= self.deadline:
             session.wall_decided = True
             return RunComparison(False, False, [0] * len(self.calls))
         # Half of what is left, so that no run takes the time of all later ones.
         session.end = now + (self.deadline - now) / 2  # the rest is for later runs
-        session.request["change"] = [helper, kind]
+        session.request["mutation"] = [helper, kind]
         by_clock, session.wall_decided = session.wall_decided, False
         findings = self.run(self.passed, self.hanging)
         timeout = session.wall_decided
@@ -175,7 +175,7 @@ class HelperChecks:
 
 
 class DivisionChecks(HelperChecks):
-    """Changed runs of a program that tell for each test what the entry point and the helpers add.
+    """Mutant runs of a program that tell for each test what the entry point and the helpers add.
 
     A test counts for a side if it fails when something trivial takes that side's place. Some substitutes decide
     test by test: a helper's own result in place of the entry point's, and changed results where nothing depends on
@@ -246,7 +246,7 @@ class DivisionChecks(HelperChecks):
         return passing if len(question - passing) <= most else set()
 
     def _passes(self, helper: int, kind: int, required: Set[int] = frozenset()) -> set[int]:
-        """Run the program with a change, once, up to the first failure of a `required` test.
+        """Run the program with a mutation, once, up to the first failure of a `required` test.
 
         Returns:
             The tests that pass, or whose outcome there was no time to find: a program cannot gain by taking long.
@@ -261,7 +261,7 @@ class DivisionChecks(HelperChecks):
             session.wall_decided = True
             return set(range(len(self.passed)))
         session.end = now + (self.deadline - now) / 2  # the rest is for later runs
-        session.request["change"] = [helper, kind]
+        session.request["mutation"] = [helper, kind]
         by_clock, session.wall_decided = session.wall_decided, False
         expected = [test in required for test in range(len(self.passed))]
         findings = self.run(expected if required else [], self.hanging)

@@ -24,7 +24,7 @@ from llm_decpomdp.envs.sandbox.worker.protocol.codec import Unsendable, pack_cal
 
 MAX_CACHED = 1000  # tests whose code and call plans are cached
 SLACK_SECONDS = 5.0  # wall time that a test may take beyond the program
-CHANGED_SLACK_SECONDS = 1.0  # the same in a changed run, with which the job's time may end
+MUTANT_SLACK_SECONDS = 1.0  # the same in a mutant run, with which the job's time may end
 MAX_TEXT = 200_000  # total size of the calls in a plan, in bytes
 # Tests make their calls within milliseconds; a test that waits for an answer never ends.
 MAX_SECONDS = 0.2  # processor time limit of a test that runs without a program, as it may never end

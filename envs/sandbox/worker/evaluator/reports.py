@@ -86,8 +86,8 @@ class Findings:
         self.expected = expected
         self.stages: list[int] = job["stages"]
         self.num_stages: int = job["num_stages"]
-        self.uses: list[list[str]] = job["uses"]
-        self.changes: list[list[str]] = job["changes"]
+        self.stage_reads: list[list[str]] = job["stage_reads"]
+        self.stage_writes: list[list[str]] = job["stage_writes"]
         self.guards: list[int] = job["guards"]
         self.minimum: list[int] = job["minimum"]
         self.judges_result: list[bool] = job["judges_result"]
@@ -148,11 +148,11 @@ class Findings:
         failures = dict(self.stage_errors)
         spoiled: dict[str, Any] = {}
         for stage in range(self.num_stages) if failures else ():
-            for name in self.uses[stage]:
+            for name in self.stage_reads[stage]:
                 if name in spoiled:
                     failures.setdefault(stage, spoiled[name])
             if stage in failures:
-                for name in self.changes[stage]:
+                for name in self.stage_writes[stage]:
                     spoiled.setdefault(name, failures[stage])
         outcomes = [self._outcome(test, failures) for test in range(len(self.stages))]
         pairs = zip(outcomes, self.veto or outcomes, strict=True)

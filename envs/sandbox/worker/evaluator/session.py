@@ -206,7 +206,7 @@ class ProgramSession:
             self.send({**self.request, "calls": calls})
             self.expect(self.receive(START_SECONDS)[0] == "ready")
         else:
-            self.send(("again", {"change": self.request["change"], "calls": calls}, -1))
+            self.send(("again", {"mutation": self.request["mutation"], "calls": calls}, -1))
         self.ready = True
         kind, failure, _ = self.receive(self.limits["load_seconds"])
         self.expect(kind == "loaded")
@@ -227,7 +227,7 @@ class ProgramSession:
         # A run with changed results goes on in the same process, if that is as good as a fresh one: the program
         # has left no file, and needs little of the time that a process has. Other differences a program can only
         # use to behave as one that uses the results.
-        if not self.request["change"] or self.needs_fresh_process or self.zygote.folder_is_used():
+        if not self.request["mutation"] or self.needs_fresh_process or self.zygote.folder_is_used():
             self.stop()
         self.failures = self.received = 0
         self.operations = 0.0

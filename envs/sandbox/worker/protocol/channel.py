@@ -117,21 +117,21 @@ def receive_exactly(descriptor: int) -> Any:
 
 # Operations on objects, named as in `operator`.
 ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
-# Number of kinds of change to a helper's results, see `loading`. They are the kinds 0 to 3 of a changed run.
-CHANGES = 4
+# Number of kinds of mutation of a helper's results, see `loading`. They are the kinds 0 to 3 of a mutant run.
+MUTATIONS = 4
 
 FIRST_RESULT, OTHER_RESULT, PLAIN_RESULT, FIRST_ARGUMENT, ALL_ARGUMENTS = range(4, 9)
-"""Kinds of a changed run in which a trivial function replaces the helper.
+"""Kinds of a mutant run in which a trivial function replaces the helper.
 
 It returns the result of the helper's first call, another constant of that type, a plain constant of that type
 (0, 1, None, or what is empty), its first argument, or all arguments. Calls with a single argument are not counted
 where it returns the first.
 """
 
-IN_PLACE = 9  # kind of a changed run in which the helper replaces the entry point
+IN_PLACE = 9  # kind of a mutant run in which the helper replaces the entry point
 
 SAME, DIRECT, ITEM, LAST_ITEM, STEP, CHOICE, ANY = range(10, 17)
-"""Kinds of a changed run in which a helper's result takes the place of the entry point's, see `division`.
+"""Kinds of a mutant run in which a helper's result takes the place of the entry point's, see `division`.
 
 It is the result of a call that the entry point makes with its own arguments, as it is or cast, or a default where
 it is None; of a call in place of the entry point; its first item; its last item; the result of one operation, also
@@ -150,7 +150,7 @@ calls.
     STEP_OF_ARGUMENT,
     AGREEING,
 ) = range(17, 26)
-"""Kinds of a changed run in which something trivial takes the place of a helper's result, see `division`.
+"""Kinds of a mutant run in which something trivial takes the place of a helper's result, see `division`.
 
 It is changed within its type; 0 or empty; the result of the first call, or another constant of that type; the
 first argument, the last one, or all of them; a cast of an argument or an operation on a number; or a changed

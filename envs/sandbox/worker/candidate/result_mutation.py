@@ -1,7 +1,7 @@
-"""Other values of the same type, as changed results of a helper.
+"""Mutation of results: other values of the same type, like the return-value mutators of mutation testing.
 
-A change depends on the result alone, so equal results change equally. There are several kinds, as a program may be
-sensitive to one and not to another: `aux(a) > aux(b)` to no constant added, `if aux(x)` to no other sign.
+A mutation depends on the result alone, so equal results change equally. There are several kinds, as a program may
+be sensitive to one and not to another: `aux(a) > aux(b)` to no constant added, `if aux(x)` to no other sign.
 
 | type             | kind 0             | kind 1 | kind 2           | kind 3                   | if it is that |
 |------------------|--------------------|--------|------------------|--------------------------|---------------|
@@ -29,26 +29,26 @@ from typing import Any
 MAX_DEPTH = 8  # nesting depth below which parts become None
 INSTEAD_OF_NONE = (1, "~", [1], 1000)
 
-Change = Callable[[Any], Any]
+Mutator = Callable[[Any], Any]
 
 
-def change_value(value: Any, kind: int, depth: int = 0) -> Any:
+def mutate_value(value: Any, kind: int, depth: int = 0) -> Any:
     """Return another value of the type of `value`, equal for equal values; `value` is not modified.
 
-    `kind` is from 0 to `channel.CHANGES` - 1, `depth` the nesting depth of `value` in the result.
+    `kind` is from 0 to `channel.MUTATIONS` - 1, `depth` the nesting depth of `value` in the result.
     """
     if value is None:
         return INSTEAD_OF_NONE[kind]
     if depth > MAX_DEPTH:
         return None
     try:
-        part = functools.partial(change_value, kind=kind, depth=depth + 1)
-        return _find_change(value)(value, kind, part)
+        part = functools.partial(mutate_value, kind=kind, depth=depth + 1)
+        return _find_mutator(value)(value, kind, part)
     except Exception:
         return None  # an object of the program that cannot be copied like that
 
 
-def _find_change(value: Any) -> Callable[[Any, int, Change], Any]:
+def _find_mutator(value: Any) -> Callable[[Any, int, Mutator], Any]:
     """Return the function that changes values of this type."""
     kind = type(value)
     if hasattr(kind, "__members__"):
@@ -65,11 +65,11 @@ def _find_change(value: Any) -> Callable[[Any, int, Change], Any]:
     return _number if hasattr(kind, "__float__") else _object
 
 
-def _bool(value: bool, kind: int, part: Change) -> bool:
+def _bool(value: bool, kind: int, part: Mutator) -> bool:
     return not value
 
 
-def _number(value: Any, kind: int, part: Change) -> Any:
+def _number(value: Any, kind: int, part: Mutator) -> Any:
     """Change a number, also a `Decimal`, a `Fraction`, or any other type with arithmetic."""
     new = type(value)(0 if kind == 1 else (-value - 1, 0, value + 1, value + 1000)[kind])
     # The number was a fixed point of the change, or is NaN.
@@ -78,18 +78,18 @@ def _number(value: Any, kind: int, part: Change) -> Any:
     return new
 
 
-def _text(value: Any, kind: int, part: Change) -> Any:
+def _text(value: Any, kind: int, part: Mutator) -> Any:
     mark = "~" if isinstance(value, str) else b"~"
     new = (value[::-1] + mark, value[:0], mark + value, value + value)[kind]
     return type(value)(mark if new == value else new)
 
 
-def _tuple(value: Any, kind: int, part: Change) -> Any:
+def _tuple(value: Any, kind: int, part: Mutator) -> Any:
     make = getattr(value, "_make", type(value))  # of a named tuple
     return make(map(part, value)) if value else (0,)
 
 
-def _range(value: range, kind: int, part: Change) -> range:
+def _range(value: range, kind: int, part: Mutator) -> range:
     if kind == 1 or not value:
         return range(not value)
     start, stop, step = value.start, value.stop, value.step
@@ -97,7 +97,7 @@ def _range(value: range, kind: int, part: Change) -> range:
     return range(start + by, stop + (step if kind == 2 else by), step)
 
 
-def _items(value: Any, kind: int, part: Change) -> Any:
+def _items(value: Any, kind: int, part: Mutator) -> Any:
     items = [*value]
     if kind in (0, 3):
         new = [*(items if kind == 3 else ()), *map(part, items)]
@@ -109,7 +109,7 @@ def _items(value: Any, kind: int, part: Change) -> Any:
     return _refill(value, "update" if isinstance(value, set) else "extend", new)
 
 
-def _dict(value: Any, kind: int, part: Change) -> Any:
+def _dict(value: Any, kind: int, part: Mutator) -> Any:
     items = [*value.items()]
     if kind == 0:
         items = [(key, part(item)) for key, item in items]
@@ -128,27 +128,27 @@ def _refill(value: Any, fill: str, items: Any) -> Any:
     return new
 
 
-def _member(value: Any, kind: int, part: Change) -> Any:
+def _member(value: Any, kind: int, part: Mutator) -> Any:
     members = [*type(value).__members__.values()]
     return members[(members.index(value) + 1) % len(members)]
 
 
-def _iterator(value: Any, kind: int, part: Change) -> Iterator[Any]:
+def _iterator(value: Any, kind: int, part: Mutator) -> Iterator[Any]:
     return (part(item) for item in value)
 
 
-async def _awaitable(value: Awaitable[Any], kind: int, part: Change) -> Any:
+async def _awaitable(value: Awaitable[Any], kind: int, part: Mutator) -> Any:
     return part(await value)
 
 
-def _function(value: Callable[..., Any], kind: int, part: Change) -> Any:
+def _function(value: Callable[..., Any], kind: int, part: Mutator) -> Any:
     def function(*args: Any, **kwargs: Any) -> Any:
         return part(value(*args, **kwargs))
 
     return functools.update_wrapper(function, value)
 
 
-def _object(value: Any, kind: int, part: Change) -> Any:
+def _object(value: Any, kind: int, part: Mutator) -> Any:
     slots = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ())]
     names = [*getattr(value, "__dict__", ()), *slots]
     new = object.__new__(type(value)) if names else None
@@ -158,7 +158,7 @@ def _object(value: Any, kind: int, part: Change) -> Any:
     return new
 
 
-BY_TYPE: tuple[tuple[Any, Callable[[Any, int, Change], Any]], ...] = (
+BY_TYPE: tuple[tuple[Any, Callable[[Any, int, Mutator], Any]], ...] = (
     (bool, _bool),
     ((int, float, complex), _number),
     ((str, bytes, bytearray), _text),
