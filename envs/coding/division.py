@@ -188,7 +188,7 @@ class DivisionReward(CodeReward):
                 text = "function extraction finds a real division of the solution"
                 yield Remark("division", task.task_id, REFERENCE, text)
 
-    def program(self, segments: Parts, task: CodeTask, helpers: Parts) -> Program:
+    def build_program(self, segments: Parts, task: CodeTask, helpers: Parts) -> Program:
         """Return the program, with the runs that measure its division."""
         return Program(segments, task.entry_point, task.preamble, helpers, divide=True)
 

@@ -164,7 +164,7 @@ class CodeReward(ProgramReward):
         # The sandbox counts calls of the helpers, and replaces them to see whether a test needs them.
         helpers = tuple((role.agent, role.helper) for role in self.helpers)
         segments = tuple((agent, reading.code) for agent, reading in parts.items())
-        program = self.program(segments, task, helpers)
+        program = self.build_program(segments, task, helpers)
         # May run the reference solution first: see `_require_reached`.
         execution = self.sandbox.run(program, self._require_reached(task))
         warn_about_endless_tests(task.task_id, task.test, completions, execution)
@@ -177,7 +177,7 @@ class CodeReward(ProgramReward):
         verdict = self._verdict(points, analysis, execution.error)
         return replace(verdict, own=self.own_points(execution))
 
-    def program(self, segments: Parts, task: CodeTask, helpers: Parts) -> Program:
+    def build_program(self, segments: Parts, task: CodeTask, helpers: Parts) -> Program:
         """Return the program, with the runs that check its helpers."""
         return Program(segments, task.entry_point, task.preamble, helpers, substitute=True)
 

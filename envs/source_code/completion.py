@@ -71,7 +71,7 @@ class Reading:
 
 
 def read(completion: str, function: str, given: Collection[str] = (), opening: str = "") -> Reading:
-    """Read a completion that should define `function`, by the rule of this module.
+    r"""Read a completion that should define `function`, by the rule of this module.
 
     A completion of more than `MAX_CHARACTERS` counts as text that does not parse, and so does code of more than
     `MAX_TOKENS`, or beyond the first `MAX_READ`.
@@ -82,6 +82,11 @@ def read(completion: str, function: str, given: Collection[str] = (), opening: s
         given: Names that the task and team-mates bind.
         opening: Text with which the prompt ends and that the completion may continue, such as `def f(x):`; empty
             if there is none.
+
+    Example:
+        >>> reading = read("Sure:\n```python\ndef f(x):\n    return x + 1\n```", "f")
+        >>> reading.code, reading.problem, reading.defined, reading.returns
+        ('def f(x):\n    return x + 1', None, True, True)
     """
     return CompletionReader(completion, given, opening).read(function)
 
