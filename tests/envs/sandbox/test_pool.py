@@ -8,12 +8,14 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
-from llm_decpomdp.envs.sandbox import Limits, Sandbox, SandboxError, instrument
-from llm_decpomdp.envs.sandbox.pool import WorkerPool
+from llm_decpomdp.envs.sandbox import Execution, Limits, Sandbox, SandboxError, instrument
+from llm_decpomdp.envs.sandbox.pool import WorkerPool, _failed_result
+from llm_decpomdp.envs.sandbox.program import WorkerResult
+from llm_decpomdp.envs.sandbox.sandbox import _job
 from llm_decpomdp.envs.sandbox.worker_process import WorkerProcess, WorkerSettings
 from tests.envs.sandboxed import (
     SHORT,
@@ -30,6 +32,14 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux's processes")
 
 
 # Batches
+
+
+def test_a_worker_returns_the_fields_of_an_execution():
+    job = _job(program(SQUARE), TESTS, SHORT)
+    (result,) = Sandbox(SHORT, workers=1)._pool().run([job])
+    expected = WorkerResult.__annotations__.keys()
+    assert result.keys() == _failed_result(job, "crashed", "", False).keys() == expected
+    assert expected == {field.name for field in fields(Execution)}
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
