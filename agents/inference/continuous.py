@@ -28,7 +28,6 @@ from llm_decpomdp.agents.inference.decoding import (
     whole_head,
 )
 from llm_decpomdp.agents.inference.sampler import (
-    Decode,
     Prompt,
     SampledRow,
     SampledRows,
@@ -36,6 +35,7 @@ from llm_decpomdp.agents.inference.sampler import (
     ignore_adapters,
     sample,
 )
+from llm_decpomdp.agents.inference.stop_strings import Decode
 
 PADDING = 1.15
 """Most columns of prompts that are computed together, as a multiple of their tokens."""

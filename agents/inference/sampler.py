@@ -8,21 +8,14 @@ V vocabulary. Masks: 1 = counts.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import (
-    GenerationConfig,
-    LogitsProcessor,
-    LogitsProcessorList,
-    StoppingCriteriaList,
-)
 from typing_extensions import Protocol
 
 from llm_decpomdp.agents.inference.decoding import (
@@ -33,18 +26,14 @@ from llm_decpomdp.agents.inference.decoding import (
     whole_head,
 )
 from llm_decpomdp.agents.inference.determinism import cumulative_sum
-from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
+from llm_decpomdp.agents.inference.log_probs import token_log_probs
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.static_cache import StaticSteps
-
-Decode = Callable[[Sequence[int]], str]
-"""Turns token ids into text."""
+from llm_decpomdp.agents.inference.stop_strings import Decode, StopSearch
 
 SetAdapters = Callable[[Sequence[str | None]], None]
 """Sets the adapter of each row for the next pass."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -135,7 +124,9 @@ def sample(
     cache: Any = growing_cache(model)
     if cache is None:
         set_adapters(rows.adapters())
-        return _sample_by_generate(model, ids, mask, num_samples, rows)
+        from llm_decpomdp.agents.inference.generate import sample_by_generate
+
+        return sample_by_generate(model, ids, mask, num_samples, rows)
     positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
     set_adapters([prompt.adapter for prompt in prompts])
     start = 0 if prefixes is None else prefixes.fill(cache, prompts)
@@ -405,141 +396,3 @@ def truncate(logits: Tensor, options: RowOptions) -> Tensor:
     before = cumulative_sum(probabilities) - probabilities
     nucleus = ordered.masked_fill(before >= options.top_p, -math.inf)
     return torch.full_like(logits, -math.inf).scatter(-1, tokens, nucleus)
-
-
-# Stop strings. A completion ends with the token that completes a stop string. This token is learned like any
-# other; the text ends before the stop string, as with servers. The searched text has special tokens, so that a
-# stop string can name one.
-
-
-def first_stop(text: str, stops: Sequence[str]) -> tuple[int, int] | None:
-    """Return begin and end of the first stop string in a text; `None` without one."""
-    places = [(at, at + len(stop)) for stop in stops if (at := text.find(stop)) >= 0]
-    return min(places, default=None)
-
-
-def stop_length(
-    tokens: Sequence[int], stops: Sequence[str], decode: Decode, searched: int = 0
-) -> int | None:
-    """Return the number of tokens up to the end of the first stop string; `None` without one.
-
-    The first `searched` tokens are known to have none.
-    """
-    if not first_stop(decode(tokens), stops):
-        return None
-    lengths = range(searched + 1, len(tokens) + 1)
-    return next((n for n in lengths if first_stop(decode(tokens[:n]), stops)), None)
-
-
-class StopSearch:
-    """Finds stop strings in tokens that are added to a row; reads only rows with a token that may end one."""
-
-    def __init__(self, decode: Decode) -> None:
-        self._decode = decode
-        self._texts: dict[int, str] = {}
-
-    def find(self, tokens: Sequence[int], newest: int, stops: Sequence[str]) -> int | None:
-        """Return `stop_length`, where all but the `newest` last tokens are known to have no stop string."""
-        searched = len(tokens) - newest
-        if not any(self._may_end(token, stops) for token in tokens[searched:]):
-            return None
-        return stop_length(tokens, stops, self._decode, searched)
-
-    def _may_end(self, token: int, stops: Sequence[str]) -> bool:
-        if token not in self._texts:
-            # Twice, because some decoders drop the blank of a text's first token.
-            self._texts[token] = self._decode((token, token))
-        text = self._texts[token]
-        # A part of a character shows as U+FFFD.
-        return "\ufffd" in text or any(stop[-1] in text for stop in stops)
-
-
-class TokenDecoder:
-    """Turns tokens into texts, by a tokenizer of transformers."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
-
-    def before_stop(self, prefill: str, tokens: Sequence[int], stops: Sequence[str]) -> str:
-        """Return the text of tokens behind a prefill, up to the first stop string, without special tokens."""
-        whole = self._decode_suffix(prefill, tokens, self.decode_whole) if stops else ""
-        place = first_stop(whole, stops)
-        if place is None:
-            return self._decode_suffix(prefill, tokens, self.decode)
-        for count in range(len(tokens), -1, -1):  # the tokens that end before the stop string
-            head = self._decode_suffix(prefill, tokens[:count], self.decode_whole)
-            if len(head) <= place[0] and whole.startswith(head):
-                break
-        rest = whole[len(head) : place[0]] if self.decode(tokens[count : count + 1]) else ""
-        return self._decode_suffix(prefill, tokens[:count], self.decode) + rest
-
-    def _decode_suffix(self, prefill: str, tokens: Sequence[int], decode: Decode) -> str:
-        # Decoded together with the prefill, since some decoders drop the blank of a text's first token.
-        before = self.tokenizer(prefill, add_special_tokens=False).input_ids if prefill else []
-        start, whole = decode(before), decode([*before, *tokens])
-        return whole.removeprefix(start) if whole.startswith(start) else decode(tokens)
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens, without special ones."""
-        return self.decode_whole(tokens, skip_special_tokens=True)
-
-    def decode_whole(self, tokens: Sequence[int], skip_special_tokens: bool = False) -> str:
-        """Return the text of tokens with special ones, in which stop strings are searched."""
-        text: str = self.tokenizer.decode(
-            tokens, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
-        )
-        return text
-
-
-# Models with another kind of cache, such as recurrent ones
-
-
-def _sample_by_generate(
-    model: Any, ids: Tensor, mask: Tensor, num_samples: int, rows: SampledRows
-) -> list[SampledRow]:
-    """Draw the same samples by the `generate` of transformers."""
-    _warn_of_generate(model.config.model_type)
-    ids, mask = (tensor.repeat_interleave(num_samples, 0) for tensor in (ids, mask))
-    forcing = _ForceDrawnTokens(rows)
-    blank: Any = GenerationConfig  # whose constructor has no types
-    base = unwrap_peft(model)
-    # The defaults of a model on the hub may hold penalties and processors that change the distribution.
-    defaults, base.generation_config = base.generation_config, blank()
-    try:
-        model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            generation_config=blank(do_sample=False, max_new_tokens=rows.limit),
-            logits_processor=LogitsProcessorList([forcing]),
-            stopping_criteria=StoppingCriteriaList([forcing.has_ended]),
-        )
-    finally:
-        base.generation_config = defaults
-    return rows.finish()
-
-
-class _ForceDrawnTokens(LogitsProcessor):
-    """Makes `generate` take the tokens of `SampledRows.draw`; rows that ended go on with any token."""
-
-    def __init__(self, rows: SampledRows) -> None:
-        self._rows = rows
-        self._live = rows.all()
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        tokens = torch.zeros(len(scores), dtype=torch.long, device=scores.device)
-        tokens[self._live] = self._rows.draw(scores[self._live])
-        self._live = self._live[self._rows.drop_ended()]
-        return torch.full_like(scores, -torch.inf).scatter(1, tokens.unsqueeze(1), 0.0)
-
-    def has_ended(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
-        """Tell `generate` to stop when no row is left."""
-        return torch.full((len(input_ids),), not len(self._live), device=input_ids.device)
-
-
-@lru_cache
-def _warn_of_generate(kind: str) -> None:
-    logger.warning(
-        "a model of type %r remembers more than keys and values: it is sampled by generate() of "
-        "transformers, which computes a prompt once for each of its samples",
-        kind,
-    )

@@ -33,7 +33,6 @@ from llm_decpomdp.agents.inference.log_probs import (
 )
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.sampler import (
-    Decode,
     Prompt,
     SampledRow,
     SampledRows,
@@ -42,6 +41,7 @@ from llm_decpomdp.agents.inference.sampler import (
     sample,
     sample_static,
 )
+from llm_decpomdp.agents.inference.stop_strings import Decode
 from llm_decpomdp.agents.models.prompting import (
     LENGTH_DEPENDENT,
     context_length,

@@ -31,12 +31,11 @@ from llm_decpomdp.agents.inference.sampler import (
     Remote,
     SampledRow,
     SetAdapters,
-    TokenDecoder,
     ignore_adapters,
     sample,
     sample_static,
-    stop_length,
 )
+from llm_decpomdp.agents.inference.stop_strings import TokenDecoder, stop_length
 from llm_decpomdp.agents.models.agreement import (
     SamplingMethod,
     ScoringMethod,

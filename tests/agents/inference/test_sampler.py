@@ -21,20 +21,22 @@ from transformers import (
 )
 from transformers import MistralForCausalLM as Mistral
 
-from llm_decpomdp.agents.inference import sampler
+from llm_decpomdp.agents.inference import generate, sampler
 from llm_decpomdp.agents.inference.decoding import ROOM, GrowingLayer, growing_cache
 from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     RowOptions,
     SampledRow,
+    draw,
+    sample,
+    truncate,
+)
+from llm_decpomdp.agents.inference.stop_strings import (
     StopSearch,
     TokenDecoder,
-    draw,
     first_stop,
-    sample,
     stop_length,
-    truncate,
 )
 from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
@@ -133,7 +135,7 @@ def test_generate_of_transformers_samples_the_same(
     for one, state in zip(prompts, states, strict=True):
         one.generator.set_state(state)
     monkeypatch.setattr(sampler, "growing_cache", lambda _: None)
-    sampler._warn_of_generate.cache_clear()
+    generate._warn_of_generate.cache_clear()
     model.generation_config.repetition_penalty = 5.0  # not what Sampling says
     with caplog.at_level(logging.WARNING):
         found = sample(model, prompts, 5, [END, 3])
@@ -217,7 +219,7 @@ def test_a_recurrent_model_falls_back_to_generate_and_says_so_once(
     torch.manual_seed(0)
     config = MambaConfig(vocab_size=20, hidden_size=16, state_size=4, num_hidden_layers=1)
     model = MambaForCausalLM(config).eval()
-    sampler._warn_of_generate.cache_clear()
+    generate._warn_of_generate.cache_clear()
     one = prompt(5, 6, 7, sampling=Sampling(max_new_tokens=6))
     with caplog.at_level(logging.WARNING):
         rows = [*sample(model, [one], 3, [END]), *sample(model, [one], 3, [END])]
