@@ -22,8 +22,6 @@ from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import (
     LossInputs,
-    joint_effective_sample_size,
-    kl_estimate,
     mask_terms,
 )
 from llm_decpomdp.algorithms.learning.passes import (
@@ -129,6 +127,10 @@ class Learner(BaseLearner):
             log_ratios: list[dict[str, Tensor]] = [{} for _ in active]
             self._learn(passes, starts, old_log_probs, token_metrics, log_ratios)
             if several:
+                from llm_decpomdp.algorithms.learning.importance_sampling import (
+                    joint_effective_sample_size,
+                )
+
                 for group, ratios in zip(active, log_ratios, strict=True):
                     size = joint_effective_sample_size(group.group, group.advantages, ratios)
                     token_metrics.add_joint(size)
@@ -303,6 +305,8 @@ class Learner(BaseLearner):
                 **outputs.metrics,
             }
             if reference is not None:
+                from llm_decpomdp.algorithms.learning.kl import kl_estimate
+
                 terms["kl"] = kl_estimate(log_probs, reference)
             token_metrics.add(item.agent, loss.detach(), mask, terms)
         return loss

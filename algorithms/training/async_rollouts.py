@@ -2,7 +2,7 @@
 
 With a lag k update u learns from rollouts of its own starts that the weights after update max(0, u - 1 - k) have
 sampled. The lag never depends on speed, so sampling and learning may overlap, and a run still is a function of its
-options and its seed. The rollouts are off-policy, which `losses.importance_weights` is for.
+options and its seed. The rollouts are off-policy, which `importance_sampling.importance_weights` is for.
 
 Before update u learns, the weights that it changes sample for update u + k, so that k batches wait between two
 updates. They are part of a checkpoint.

@@ -3,7 +3,7 @@
 Before update u learns, workers are given the batches of all updates up to u + k, where k is the largest lag. New
 weights are sent while they sample, and the learner only waits for the batch of its own update. So the tokens of
 update u come from the weights after updates max(0, u - 1 - k) to u - 1, and each token has the log-probability of
-the weights that sampled it. That is what `losses.importance_weights` compares with.
+the weights that sampled it. That is what `importance_sampling.importance_weights` compares with.
 
 With `AsyncSource`, in comparison, one version samples a whole batch, and the learner waits for open batches before
 it changes a weight.

@@ -11,24 +11,23 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import CLIP_RANGES, LearnerOptions
-from llm_decpomdp.algorithms.learning.losses import (
-    OBJECTIVES,
-    REDUCTIONS,
+from llm_decpomdp.algorithms.learning.importance_sampling import (
     bounded_weight,
     effective_share,
     importance_ratio,
-    is_clipped,
     joint_log_ratios,
-    kl_divergence,
-    kl_estimate,
-    loss_terms,
-    objective_terms,
     out_of_bounds,
+)
+from llm_decpomdp.algorithms.learning.kl import kl_divergence, kl_estimate
+from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms.learning.learner_options import CLIP_RANGES, LearnerOptions
+from llm_decpomdp.algorithms.learning.losses import (
+    REDUCTIONS,
+    loss_terms,
     policy_gradient,
     sequence_sum,
 )
+from llm_decpomdp.algorithms.learning.objectives import OBJECTIVES, is_clipped, objective_terms
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.policy import Completion
 from tests.algorithms.conftest import TinyPolicy, Unigram
