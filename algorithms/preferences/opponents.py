@@ -11,13 +11,18 @@ import numpy as np
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.preferences.options import CURRENT, HISTORY, PreferenceOptions
 from llm_decpomdp.algorithms.preferences.stored import tokenize
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, seed_streams
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_streams
 from llm_decpomdp.algorithms.rollouts.checks import require_short, run_cost
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import count_tokens
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch, UpdateRequest
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    TrainBatch,
+    UpdateBatch,
+    UpdateRequest,
+)
 from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy, policy_attribute
@@ -66,12 +71,12 @@ class OpponentSource(SourceWrapper):
                 ", ".join(self._tokenizers),
             )
 
-    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample the starts of a request, and the same starts with the opponents."""
         rollout_batches = iter(request.rollout_batches(self.options))  # without the empty ones
         shard = [
             self.add_opponents(next(rollout_batches), rollouts, timer) if rollouts else []
-            for rollouts in self.source.sample(request, timer).shard
+            for rollouts in self.source.collect(request, timer).shard
         ]
         return TrainBatch(shard, [shard])
 

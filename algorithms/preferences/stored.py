@@ -151,7 +151,7 @@ class StoredSource(RolloutSource):
         self.updates = updates
         self.batches = [[rollout.start for rollout in rollouts] for rollouts in updates]
 
-    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Return the rollouts of an update."""
         rollouts = list(self.updates[request.update - 1])
         return TrainBatch([processes.shard(rollouts)], rollouts=rollouts)

@@ -134,9 +134,9 @@ class ScoredSource(SourceWrapper):
         """The reward model that the run begins with."""
         return {"reward_model_is": self._fingerprint}
 
-    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample the rollouts, and add scores to their rewards."""
-        batch = self.source.sample(request, timer)
+        batch = self.source.collect(request, timer)
         with timer("judging"):
             shard = [self.scorer.add_scores(rollouts) for rollouts in batch.shard]
         return TrainBatch(shard, [shard])

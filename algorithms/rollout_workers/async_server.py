@@ -50,12 +50,12 @@ class AsyncServerRollouts(LocalRolloutWorker):
             return
         for sampler in self.samplers:
             sampler.proves_later = True
-        self._prefetched = PrefetchedRollouts(super().sample, batches)
+        self._prefetched = PrefetchedRollouts(super().run_batches, batches)
 
-    def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
+    def run_batches(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         """Sample batches, or wait for prefetched ones; return the rollouts of each, in order."""
         if self._prefetched is None:
-            return super().sample(batches, timer)
+            return super().run_batches(batches, timer)
         rollouts = self._prefetched.result(batches, timer)
         self._stop()
         for sampler in self.samplers:

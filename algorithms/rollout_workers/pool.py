@@ -185,7 +185,7 @@ class RolloutWorkerPool(RolloutWorker):
         self._waiting.extend(map(self._add, batches))
         self._assign_batches()
 
-    def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
+    def run_batches(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         """Sample batches, as many at a time as there are workers; prefetched batches continue.
 
         Raises:
@@ -329,12 +329,12 @@ def update_servers(samplers: Sequence[RemoteSampler], version: int) -> None:
 def sample_batch(
     batch: RolloutBatch, state: WorkerState, servers: Mapping[str, ServedWeights]
 ) -> BatchResult:
-    """Sample a batch in a worker, some policies at servers; raises the errors of `RolloutBatch.sample`."""
+    """Sample a batch in a worker, some policies at servers; raises the errors of `RolloutBatch.play`."""
     for agent, weights in servers.items():
         engine: Any = shared_engine(state.team[agent])  # of `agents`, with the attribute `remote`
         engine.remote = weights
     timer = Timer()
-    return BatchResult(batch.sample(state, timer), timer.seconds)
+    return BatchResult(batch.play(state, timer), timer.seconds)
 
 
 def save_weights(policies: Mapping[str, Stateful], path: Path) -> None:

@@ -145,7 +145,7 @@ class RayActor:
         """Say that Ray has placed this actor."""
         return WorkerReady()
 
-    def sample(self, request: RolloutRequest) -> BatchResult | BatchFailure:
+    def run_batch(self, request: RolloutRequest) -> BatchResult | BatchFailure:
         """Sample a batch. Errors are returned, except those of Ray, after which another actor samples it."""
         import ray
 
@@ -266,7 +266,7 @@ class RayActorHandle(WorkerHandle):
     def assign(self, index: int, request: RolloutRequest) -> None:
         """Let the actor sample a batch."""
         self.index, self.request = index, request
-        self.call = self._actor.sample.remote(request)
+        self.call = self._actor.run_batch.remote(request)
 
     def receive(self) -> WorkerReady | BatchResult | BatchFailure | None:
         """Return the newest message of the actor; `None` if it has died."""

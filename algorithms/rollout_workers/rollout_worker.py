@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.branching import seed_noise
 from llm_decpomdp.policy import Seedable, Team, TrainablePolicy, distinct_policies, policy_attribute
 from llm_decpomdp.seeding import stream
@@ -58,61 +56,8 @@ class RolloutBatch(ABC):
         """Name of the update or evaluation, for messages."""
 
     @abstractmethod
-    def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
+    def play(self, state: WorkerState, timer: Timer) -> list[Rollout]:
         """Sample a rollout from each start; the timer adds up the seconds of each activity."""
-
-
-@dataclass(frozen=True)
-class UpdateBatch(RolloutBatch):
-    """A part of an update."""
-
-    update: int
-    """Counted from 1."""
-    options: RolloutOptions
-    """How rollouts are collected."""
-    group_size: int
-    """Completions of each agent in a group."""
-    views: bool
-    """Whether a critic will read the states."""
-    round: int = 0
-    """Round of dynamic sampling that added the starts; 0 for the update's own starts."""
-
-    @property
-    def purpose(self) -> str:
-        """Name of the update or evaluation, for messages."""
-        return f"update {self.update}"
-
-    @property
-    def names(self) -> tuple[str | int, ...]:
-        """Names of the random streams, in addition to their purpose and the index."""
-        return (self.update, "round", self.round) if self.round else (self.update,)
-
-    @property
-    def has_own_streams(self) -> bool:
-        """False if rounds of dynamic sampling continue the streams of the process's share of the update."""
-        return not self.round or self.options.rollout_batch_size is not None
-
-    def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
-        """Sample a rollout from each start, with streams named by batch and round."""
-        # Streams are named, not continued, so that any process can sample the batch at any time.
-        if self.has_own_streams:
-            seed_streams(state.env, state.team, self.seed, "update", *self.names, index=self.index)
-            state.rng = stream(self.seed, "handoff", *self.names, self.index)
-        assert state.rng is not None, self
-        first = self.index * (self.options.rollout_batch_size or 0)
-        rollouts = collect_rollouts(
-            state.env,
-            state.team,
-            self.starts,
-            self.options,
-            group_size=self.group_size,
-            rng=state.rng,
-            timer=timer,
-            views=self.views,
-        )
-        if self.options.rollout_batch_size is None:
-            return rollouts
-        return [replace(rollout, place=place) for place, rollout in enumerate(rollouts, first)]
 
 
 def split_into_batches(starts: Sequence[Start], size: int | None) -> list[tuple[Start, ...]]:
@@ -197,10 +142,10 @@ class RolloutWorker(ABC):
 
     @abstractmethod
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
-        """Optionally start these batches in the background; `sample` is called for them next."""
+        """Optionally start these batches in the background; `run_batches` is called for them next."""
 
     @abstractmethod
-    def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
+    def run_batches(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         """Sample batches, and return the rollouts of each, in the order of the batches.
 
         Args:
@@ -238,6 +183,6 @@ class LocalRolloutWorker(RolloutWorker):
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
         """Do nothing: this process has other work."""
 
-    def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
+    def run_batches(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         """Sample batches, and return the rollouts of each, in the order of the batches."""
-        return [batch.sample(self.state, timer) for batch in batches]
+        return [batch.play(self.state, timer) for batch in batches]

@@ -27,7 +27,6 @@ from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
     TrainBatch,
     UpdateRequest,
-    make_request,
 )
 from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
 
@@ -83,7 +82,7 @@ class AsyncSource(SourceWrapper):
         self._waiting: dict[int, Waiting] = {}
         self._begun: tuple[UpdateRequest, int] | None = None  # and the version that samples for it
 
-    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Return the rollouts of an update, and let the present weights sample for a later one.
 
         The timer adds up the seconds that were spent on the rollouts that are returned.
@@ -93,8 +92,10 @@ class AsyncSource(SourceWrapper):
         self._waiting = {of: batch for of, batch in self._waiting.items() if of >= update}
         # Only in the first update, and after the old end of a run that continues for longer.
         for earlier in range(update, newest):
-            self._sample(self._request(earlier, request.size), version)
-        last = self._request(newest, request.size)
+            self._collect(
+                replace(request, update=earlier, starts=self.batches[earlier - 1]), version
+            )
+        last = replace(request, update=newest, starts=self.batches[newest - 1])
         self._begun = (last, version)
         if self.can_prefetch and newest > update:
             self.source.prefetch(last)
@@ -105,9 +106,6 @@ class AsyncSource(SourceWrapper):
             timer.seconds[activity] = timer.seconds.get(activity, 0.0) + number
         return replace(batch, metrics={**batch.metrics, "lag": update - 1 - version})
 
-    def _request(self, update: int, size: int | None) -> UpdateRequest:
-        return make_request(update, self.batches[update - 1], size)
-
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Return the metrics from the time of sampling, and the age of the weights."""
         return batch.metrics
@@ -115,14 +113,14 @@ class AsyncSource(SourceWrapper):
     def finish(self) -> None:
         """Complete the batch that was begun, with the weights that have begun it."""
         if self._begun is not None:
-            self._sample(*self._begun)
+            self._collect(*self._begun)
             self._begun = None
 
-    def _sample(self, request: UpdateRequest, version: int) -> None:
+    def _collect(self, request: UpdateRequest, version: int) -> None:
         """Sample the batch of an update, unless it waits already."""
         if request.update not in self._waiting:
             timer = Timer()
-            batch = self.source.sample(request, timer)
+            batch = self.source.collect(request, timer)
             # Collected now, as only the first process writes the checkpoint that the batch may be part of.
             batch.gather(request.size)
             if processes.rank() == 0:

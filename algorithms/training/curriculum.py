@@ -12,6 +12,7 @@ Measurements fade with every update, as the team changes: what was left out drif
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -24,7 +25,6 @@ from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
     TrainBatch,
     UpdateRequest,
-    make_request,
 )
 from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
 from llm_decpomdp.algorithms.training.trainer import Trainer
@@ -76,10 +76,10 @@ class CurriculumSource(SourceWrapper):
         """The estimated pass rate of each problem, above 0 and below 1."""
         return (PRIOR + self._passed) / (2 * PRIOR + self._played)
 
-    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample as many problems as were asked for, others than these."""
         starts, self._row = self.draw(request.update, len(request.starts))
-        return self.source.sample(make_request(request.update, starts, request.size), timer)
+        return self.source.collect(replace(request, starts=starts), timer)
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Return what is known of the draw, and the metrics of the other source."""

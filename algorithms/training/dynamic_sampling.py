@@ -53,9 +53,9 @@ class DynamicSamplingSource(SourceWrapper):
             )
         self.learner, self.problems, self.rounds, self.seed = learner, problems, rounds, seed
 
-    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample the starts of a request, and in rounds others in place of those without a learning signal."""
-        batch = self.source.sample(request, timer)
+        batch = self.source.collect(request, timer)
         rng = stream(self.seed, "refill", request.update)
         number = len(split_into_batches(request.starts, request.size))
         # Every rollout batch draws from its own problems, so that no process waits for another.
@@ -72,8 +72,8 @@ class DynamicSamplingSource(SourceWrapper):
             ]
             if not any(starts):
                 break
-            again = replace(request, shard=starts, round=round_number)
-            for place, replacements in enumerate(self.source.sample(again, timer).shard):
+            again = replace(request, replacements=starts, round=round_number)
+            for place, replacements in enumerate(self.source.collect(again, timer).shard):
                 further[place] += replacements
                 # If the problems run out, the rest stays.
                 for index, rollout in zip(silent[place], replacements, strict=False):

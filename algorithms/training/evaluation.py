@@ -40,7 +40,7 @@ class EvaluationBatch(RolloutBatch):
         """Name of the update or evaluation, for messages."""
         return "an evaluation"
 
-    def sample(self, state: WorkerState, timer: Timer) -> list[Rollout]:
+    def play(self, state: WorkerState, timer: Timer) -> list[Rollout]:
         """Play an episode from each start."""
         # No update in the names: evaluations differ by the weights alone, which makes their comparison paired.
         seed_streams(state.eval_env, state.team, self.seed, "evaluation", index=self.index)
@@ -116,7 +116,7 @@ class PeriodicEvaluation(TrainerCallback):
             if starts
         ]
         self.worker.synchronize()
-        episodes = gather_to_rank0(self.worker.sample(rollout_batches, timer), self.size)
+        episodes = gather_to_rank0(self.worker.run_batches(rollout_batches, timer), self.size)
         row: dict[str, Any] = processes.compute_on_first(
             lambda: {
                 **metrics.evaluation_metrics(episodes),

@@ -15,6 +15,7 @@ batches: a run that continues samples them again, with the weights of the checkp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
@@ -25,7 +26,6 @@ from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
     TrainBatch,
     UpdateRequest,
-    make_request,
 )
 from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
 
@@ -70,16 +70,17 @@ class InFlightSource(SourceWrapper):
         """Keep the trainer, which knows the agents that learn and the version of their weights."""
         self._trainer = trainer
 
-    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Return the rollouts of an update, and let workers begin with those of later ones.
 
         The timer adds up the seconds that were spent on the rollouts that are returned.
         """
         newest = min(request.update + self.lag, len(self.batches))
         for update in range(max(self._begun + 1, request.update), newest + 1):
-            self.source.prefetch(make_request(update, self.batches[update - 1], request.size))
+            starts = self.batches[update - 1]
+            self.source.prefetch(replace(request, update=update, starts=starts))
         self._begun = newest
-        return self.source.sample(request, timer)
+        return self.source.collect(request, timer)
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Return the metrics of the other source, and those of versions."""

@@ -7,26 +7,84 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
+    RolloutBatch,
     RolloutWorker,
-    UpdateBatch,
+    WorkerState,
     gather_to_rank0,
+    seed_streams,
     split_into_batches,
 )
 from llm_decpomdp.algorithms.rollouts.checks import RunCost, check_starts, run_cost
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Team
+from llm_decpomdp.seeding import stream
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class UpdateBatch(RolloutBatch):
+    """A part of an update."""
+
+    update: int
+    """Counted from 1."""
+    options: RolloutOptions
+    """How rollouts are collected."""
+    group_size: int
+    """Completions of each agent in a group."""
+    views: bool
+    """Whether a critic will read the states."""
+    round: int = 0
+    """Round of dynamic sampling that added the starts; 0 for the update's own starts."""
+
+    @property
+    def purpose(self) -> str:
+        """Name of the update or evaluation, for messages."""
+        return f"update {self.update}"
+
+    @property
+    def names(self) -> tuple[str | int, ...]:
+        """Names of the random streams, in addition to their purpose and the index."""
+        return (self.update, "round", self.round) if self.round else (self.update,)
+
+    @property
+    def has_own_streams(self) -> bool:
+        """False if rounds of dynamic sampling continue the streams of the process's share of the update."""
+        return not self.round or self.options.rollout_batch_size is not None
+
+    def play(self, state: WorkerState, timer: Timer) -> list[Rollout]:
+        """Sample a rollout from each start, with streams named by batch and round."""
+        # Streams are named, not continued, so that any process can sample the batch at any time.
+        if self.has_own_streams:
+            seed_streams(state.env, state.team, self.seed, "update", *self.names, index=self.index)
+            state.rng = stream(self.seed, "handoff", *self.names, self.index)
+        assert state.rng is not None, self
+        first = self.index * (self.options.rollout_batch_size or 0)
+        rollouts = collect_rollouts(
+            state.env,
+            state.team,
+            self.starts,
+            self.options,
+            group_size=self.group_size,
+            rng=state.rng,
+            timer=timer,
+            views=self.views,
+        )
+        if self.options.rollout_batch_size is None:
+            return rollouts
+        return [replace(rollout, place=place) for place, rollout in enumerate(rollouts, first)]
 
 
 @dataclass(frozen=True)
@@ -37,12 +95,19 @@ class UpdateRequest:
     """Counted from 1."""
     starts: Sequence[Start]
     """The starts of all processes."""
-    shard: Sequence[Sequence[Start]]
-    """The starts of this process, by rollout batch; a rollout batch may be empty."""
     size: int | None = None
     """Largest number of starts of a rollout batch; `None` for one rollout batch of each process."""
+    replacements: Sequence[Sequence[Start]] = ()
+    """In a round of dynamic sampling, what this process samples instead, by rollout batch."""
     round: int = 0
     """Round of dynamic sampling; 0 for the starts that an update begins with."""
+
+    @property
+    def shard(self) -> Sequence[Sequence[Start]]:
+        """The starts of this process, by rollout batch; a rollout batch may be empty."""
+        if self.round:
+            return self.replacements
+        return processes.shard(split_into_batches(self.starts, self.size))
 
     def rollout_batches(self, options: TrainerOptions, views: bool = False) -> list[UpdateBatch]:
         """Return the rollout batches of this process that are not empty; with `views` for a critic."""
@@ -61,11 +126,6 @@ class UpdateRequest:
             for place, starts in enumerate(self.shard)
             if starts
         ]
-
-
-def make_request(update: int, starts: Sequence[Start], size: int | None) -> UpdateRequest:
-    """Split the starts of an update into rollout batches of at most `size`, and these between the processes."""
-    return UpdateRequest(update, starts, processes.shard(split_into_batches(starts, size)), size)
 
 
 @dataclass
@@ -129,7 +189,7 @@ class RolloutSource(TrainerCallback, ABC):
     """The option by which starts depend on what the last update has sampled; `None` if they don't."""
 
     @abstractmethod
-    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Return the rollouts of a request; the timer is given the seconds of each activity."""
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
@@ -193,12 +253,12 @@ class SampledSource(RolloutSource):
         number = -(-max(map(len, batches)) // (size or 1))
         processes.warn_of_idle(number, "rollout batches" if size else "starts")
 
-    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample the starts of this process."""
         self.worker.synchronize()
         batches = request.rollout_batches(self.options, views=self.learner.critic is not None)
-        sampled = iter(self.worker.sample(batches, timer))
-        shard = [next(sampled) if starts else [] for starts in request.shard]
+        rollouts = iter(self.worker.run_batches(batches, timer))
+        shard = [next(rollouts) if starts else [] for starts in request.shard]
         return TrainBatch(shard, [shard])
 
     def prefetch(self, request: UpdateRequest) -> None:

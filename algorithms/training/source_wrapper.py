@@ -25,9 +25,9 @@ class SourceWrapper(RolloutSource):
         self.cost = source.cost
         self.needs_last_update = source.needs_last_update
 
-    def sample(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Return what the other source samples."""
-        return self.source.sample(request, timer)
+        return self.source.collect(request, timer)
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Return the metrics of the other source."""

@@ -15,7 +15,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, TextEnv, Timer
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals, terminable
 from llm_decpomdp.algorithms.training.out_of_memory import explain, memory_ran_out
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, make_request
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, UpdateRequest
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
 from llm_decpomdp.policy import Team
 
@@ -131,7 +131,7 @@ class Trainer:
         self.notify("on_train_begin")
         while self.learner.updates < self.total:
             self.activity = f"update {self.learner.updates + 1}"
-            self._train_update()
+            self._run_update()
             self.notify("on_step_end")
 
     @property
@@ -144,10 +144,10 @@ class Trainer:
         """Version of the weights: the number of complete updates and warm start steps. It never decreases."""
         return self.learner.updates + self.num_sft_steps
 
-    def _train_update(self) -> None:
+    def _run_update(self) -> None:
         update, timer, begin = self.learner.updates + 1, Timer(), time.perf_counter()
         source, size = self.source, self.options.rollout_batch_size
-        batch = source.sample(make_request(update, source.batches[update - 1], size), timer)
+        batch = source.collect(UpdateRequest(update, source.batches[update - 1], size), timer)
         batch.gather(size)
         sampled = processes.compute_on_first(
             lambda: {

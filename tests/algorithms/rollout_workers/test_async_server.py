@@ -23,7 +23,7 @@ class FakeBatch:
     error: Exception | None = None
     ended: threading.Event = field(default_factory=threading.Event)
 
-    def sample(self, state: WorkerState, timer: Timer) -> list[Any]:
+    def play(self, state: WorkerState, timer: Timer) -> list[Any]:
         try:
             done = 0
             while self.rounds is None or done < self.rounds:
@@ -46,12 +46,12 @@ def test_what_was_begun_is_what_is_asked_for_and_its_seconds_count() -> None:
     batches: Any = [FakeBatch(3), FakeBatch()]
     served, timer = rollout_worker(), Timer()
     served.prefetch(batches)
-    rolled = served.sample(batches, timer)
+    rolled = served.run_batches(batches, timer)
     assert rolled[0] != ["MainThread"] and timer.seconds["sampling"] >= 0.04
-    assert served.sample(batches, timer)[0] == ["MainThread"]
+    assert served.run_batches(batches, timer)[0] == ["MainThread"]
     served.prefetch(batches)
     with pytest.raises(AssertionError, match="other batches were prefetched"):
-        served.sample(batches[:1], timer)
+        served.run_batches(batches[:1], timer)
     served.close()
 
 
@@ -60,7 +60,7 @@ def test_what_fails_in_the_thread_is_told_to_who_asks() -> None:
     served = rollout_worker()
     served.prefetch(batches)
     with pytest.raises(FloatingPointError, match="the task has a fault"):
-        served.sample(batches, Timer())
+        served.run_batches(batches, Timer())
     served.close()
 
 
@@ -70,11 +70,11 @@ def test_a_crew_that_is_closed_leaves_what_it_plays() -> None:
     served.prefetch(batches)
     served.close()
     assert batches[0].ended.is_set()
-    assert served.sample([FakeBatch()], Timer()) == [["MainThread"]]  # type: ignore[list-item]
+    assert served.run_batches([FakeBatch()], Timer()) == [["MainThread"]]  # type: ignore[list-item]
 
 
 def test_nothing_is_begun_where_a_model_is_sampled_here() -> None:
     batches: Any = [FakeBatch()]
     served = rollout_worker({"main_0": tiny_causal_lm("ab")})
     served.prefetch(batches)
-    assert served.sample(batches, Timer()) == [["MainThread"]]
+    assert served.run_batches(batches, Timer()) == [["MainThread"]]

@@ -14,12 +14,12 @@ from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRollo
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     LocalRolloutWorker,
     RolloutBatch,
-    UpdateBatch,
     WorkerState,
     split_into_batches,
 )
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.training.rollout_source import UpdateBatch
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import build, make_team, require_equal
@@ -59,15 +59,15 @@ def test_without_a_size_each_process_has_its_share(monkeypatch: pytest.MonkeyPat
 def test_a_batch_does_not_depend_on_what_was_played_before() -> None:
     state, other = (WorkerState(EchoEnv(2), EchoEnv(2), make_team()) for _ in range(2))
     one, two = batch(), batch(index=2)
-    first = [one.sample(state, Timer()), two.sample(state, Timer())]
-    assert [two.sample(other, Timer()), one.sample(other, Timer())] == first[::-1]
-    assert one.sample(state, Timer()) == first[0]
+    first = [one.play(state, Timer()), two.play(state, Timer())]
+    assert [two.play(other, Timer()), one.play(other, Timer())] == first[::-1]
+    assert one.play(state, Timer()) == first[0]
 
 
 @pytest.mark.parametrize("change", [{"index": 2}, {"update": 4}, {"seed": 1}, {"round": 1}])
 def test_batches_of_another_name_sample_otherwise(change: dict[str, int]) -> None:
     state = WorkerState(EchoEnv(2), EchoEnv(2), make_team())
-    assert batch().sample(state, Timer()) != batch(**change).sample(state, Timer())
+    assert batch().play(state, Timer()) != batch(**change).play(state, Timer())
 
 
 class Listed(LocalRolloutWorker):
@@ -81,9 +81,9 @@ class Listed(LocalRolloutWorker):
         assert set(policies) == {"x", "y"}
         self.calls.append(("publish", version))
 
-    def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
+    def run_batches(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         self.calls.append([(b.purpose, b.index, len(b.starts)) for b in batches])
-        return super().sample(batches[::-1], timer)[::-1]
+        return super().run_batches(batches[::-1], timer)[::-1]
 
     def close(self) -> None:
         self.calls.append("close")

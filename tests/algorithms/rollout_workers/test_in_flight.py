@@ -26,9 +26,10 @@ from llm_decpomdp.algorithms.rollout_workers.pool import (
     WeightUpdate,
     save_weights,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, WorkerState
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.training.rollout_source import UpdateBatch
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers.test_pool import Puppet, PuppetCrew, batches
 
@@ -197,9 +198,9 @@ def test_batches_of_several_updates_wait_for_each_other() -> None:
         order.append(request.batch.index),
         assign(index, request),
     )  # type: ignore
-    assert pool.sample(one, Timer()) == [[]] and worker.index is not None  # it goes on at once
-    assert pool.sample(evaluation, Timer()) == [[]]
+    assert pool.run_batches(one, Timer()) == [[]] and worker.index is not None  # it goes on at once
+    assert pool.run_batches(evaluation, Timer()) == [[]]
     timer = Timer()
-    assert pool.sample(three, timer) == [[]] and timer.seconds == {"sampling": 2.0}
-    assert pool.sample(two, Timer()) == [[]]
+    assert pool.run_batches(three, timer) == [[]] and timer.seconds == {"sampling": 2.0}
+    assert pool.run_batches(two, Timer()) == [[]]
     assert order == [1, 3, 2]  # index of each batch

@@ -105,13 +105,13 @@ def batches(number: int) -> list[RolloutBatch]:
 def test_who_is_never_placed_keeps_nobody_waiting() -> None:
     able, unplaced = Puppet(["play"] * 4), Puppet([], placed=False)
     timer = Timer()
-    assert PuppetCrew([able, unplaced], 2).sample(batches(4), timer) == [[]] * 4
+    assert PuppetCrew([able, unplaced], 2).run_batches(batches(4), timer) == [[]] * 4
     assert unplaced.request is None and timer.seconds == {"sampling": 6.0}
 
 
 def test_who_is_placed_later_plays_what_is_left() -> None:
     late = Puppet([WorkerReady(), "play", "play"], placed=False)
-    assert PuppetCrew([late], 1).sample(batches(2), Timer()) == [[], []]
+    assert PuppetCrew([late], 1).run_batches(batches(2), Timer()) == [[], []]
 
 
 def test_a_begun_bundle_is_played_once() -> None:
@@ -119,14 +119,14 @@ def test_a_begun_bundle_is_played_once() -> None:
     rollout_worker = PuppetCrew([able], 1)
     rollout_worker.prefetch(batches(2))
     assert able.index == 0
-    rollout_worker.sample(batches(2), Timer())
+    rollout_worker.run_batches(batches(2), Timer())
     assert not able.words
 
 
 def test_a_death_without_a_batch_is_none_of_a_batch() -> None:
     puppets = [Puppet([None], placed=False) for _ in range(5)]
     rollout_worker = PuppetCrew([*puppets, Puppet(["play"])], 1, max_retries=0)
-    assert rollout_worker.sample(batches(1), Timer()) == [[]]
+    assert rollout_worker.run_batches(batches(1), Timer()) == [[]]
 
 
 def test_deaths_with_a_bundle_are_counted() -> None:
@@ -134,7 +134,7 @@ def test_deaths_with_a_bundle_are_counted() -> None:
         [Puppet([None]), Puppet([None]), Puppet(["play"])], 1, max_retries=1
     )
     with pytest.raises(RolloutWorkerError, match=r"2 workers have died of batch 0 of an eval"):
-        rollout_worker.sample(batches(1), Timer())
+        rollout_worker.run_batches(batches(1), Timer())
 
 
 LOSS = BatchFailure.from_error(ServerLost("no answer"))
@@ -147,7 +147,7 @@ def test_a_server_is_looked_after_once_for_all_workers_who_lost_it() -> None:
     rollout_worker.update_weights({}, 5)
     assert server.wishes == ["launch", "publish 5", "serve"]
     timer = Timer()
-    assert rollout_worker.sample(batches(3), timer) == [[]] * 3
+    assert rollout_worker.run_batches(batches(3), timer) == [[]] * 3
     assert timer.seconds == {"sampling": 3.0}
     assert server.wishes[3:] == ["serve"] and rollout_worker.workers == workers[2:]
     orders = [worker.request for worker in workers[2:]]
@@ -162,7 +162,7 @@ def test_a_server_that_is_lost_too_often_with_a_bundle_ends_the_run() -> None:
     rollout_worker = PuppetCrew(each_once, 1, samplers={"aux_0": server})
     rollout_worker.update_weights({}, 1)
     for _ in range(2):
-        rollout_worker.sample(batches(1), Timer())
+        rollout_worker.run_batches(batches(1), Timer())
         rollout_worker.workers.clear()
     rollout_worker = PuppetCrew([Puppet([LOSS]), Puppet([LOSS])], 1, samplers={"aux_0": server})
     rollout_worker.update_weights({}, 1)
@@ -170,14 +170,14 @@ def test_a_server_that_is_lost_too_often_with_a_bundle_ends_the_run() -> None:
         r"(?s)lost a server that samples 2 times as they sampled batch 0.*no answer.*no room on the"
     )
     with pytest.raises(SamplerError, match=told):
-        rollout_worker.sample(batches(1), Timer())
+        rollout_worker.run_batches(batches(1), Timer())
 
 
 def test_who_loses_a_server_does_not_keep_others_from_playing() -> None:
     workers = [Puppet([LOSS]), Puppet(["play", "play"])]
     rollout_worker = PuppetCrew(workers, 1, samplers={"aux_0": PuppetSampler()})
     rollout_worker.update_weights({}, 1)
-    assert rollout_worker.sample(batches(2), Timer()) == [[], []]
+    assert rollout_worker.run_batches(batches(2), Timer()) == [[], []]
     assert rollout_worker.workers[0].request.batch.index == 0  # it came last
 
 
@@ -185,7 +185,7 @@ def test_other_words_of_a_server_end_the_run_at_once() -> None:
     refusal = BatchFailure.from_error(SamplerError("a prompt is too long"))
     rollout_worker = PuppetCrew([Puppet([refusal])], 1, samplers={"aux_0": PuppetSampler()})
     with pytest.raises(SamplerError, match="a prompt is too long"):
-        rollout_worker.sample(batches(1), Timer())
+        rollout_worker.run_batches(batches(1), Timer())
 
 
 def test_weights_that_no_server_has_go_to_the_workers() -> None:

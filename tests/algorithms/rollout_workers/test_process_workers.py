@@ -98,8 +98,8 @@ def test_a_bundle_that_kills_every_worker_ends_the_run_and_is_named(tmp_path: Pa
 def test_a_run_goes_on_with_another_number_of_workers(local: Run, tmp_path: Path) -> None:
     rollout_worker: Any = ProcessRolloutWorkers(worker_states.echo, 2)
     first = trainer(tmp_path, rollout_worker=rollout_worker)
-    rollout_worker.sample = on_call(
-        4, rollout_worker.sample, lambda *_: signal.raise_signal(signal.SIGINT)
+    rollout_worker.run_batches = on_call(
+        4, rollout_worker.run_batches, lambda *_: signal.raise_signal(signal.SIGINT)
     )
     with pytest.raises(Interrupted, match="after update 3 of 4"):
         first.run_updates()

@@ -190,7 +190,7 @@ def test_whatever_a_run_plays_it_resumes_with_what_waits(tmp_path: Path, kind: s
     stopped = trainer("stopped")
     learner, source = stopped.learner, stopped.source
     if kind == "several steps":  # nothing is saved of an update that has begun to learn
-        source.source.sample = on_call(5, source.source.sample, fail)  # type: ignore
+        source.source.collect = on_call(5, source.source.collect, fail)  # type: ignore
     else:
         learner.accumulate = on_call(3, learner.accumulate, fail)  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="in update 4"):
@@ -235,9 +235,11 @@ class Eager(LocalRolloutWorker):
     def prefetch(self, rollout_batches: Sequence[RolloutBatch]) -> None:
         self.calls.append(f"begin {rollout_batches[0].purpose}")
 
-    def sample(self, rollout_batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
+    def run_batches(
+        self, rollout_batches: Sequence[RolloutBatch], timer: Timer
+    ) -> list[list[Rollout]]:
         self.calls.append(rollout_batches[0].purpose)
-        return super().sample(rollout_batches, timer)
+        return super().run_batches(rollout_batches, timer)
 
 
 @pytest.mark.parametrize("steps", [1, 2])

@@ -44,7 +44,7 @@ class AnySource(RolloutSource):
 
     batches = BATCHES
 
-    def sample(self, request: Any, timer: Any) -> Any:
+    def collect(self, request: Any, timer: Any) -> Any:
         raise NotImplementedError
 
 

@@ -20,7 +20,6 @@ from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
     TrainBatch,
     UpdateRequest,
-    make_request,
 )
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
@@ -58,7 +57,7 @@ class PlayedSource(RolloutSource):
     def __init__(self) -> None:
         self.requests: list[UpdateRequest] = []
 
-    def sample(self, request: UpdateRequest, timer: Any) -> TrainBatch:
+    def collect(self, request: UpdateRequest, timer: Any) -> TrainBatch:
         self.requests.append(request)
         shard = [play(starts) for starts in request.shard]
         return TrainBatch(shard, [shard])
@@ -72,7 +71,7 @@ def resample(
     learner: Any = SimpleNamespace(has_learning_signal=lambda rollout: rollout.start.seed % 2)
     source = PlayedSource()
     sampling = DynamicSamplingSource(source, learner, PROBLEMS, rounds, 0)
-    batch = sampling.sample(make_request(1, starts, size), None)  # type: ignore[arg-type]
+    batch = sampling.collect(UpdateRequest(1, starts, size), None)  # type: ignore[arg-type]
     first, further = batch.rounds
     assert [seeds(of) for of in first] == [seeds(play(of)) for of in source.requests[0].shard]
     return [seeds(of) for of in batch.shard], [seeds(of) for of in further], source.requests[1:]

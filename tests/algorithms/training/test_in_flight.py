@@ -51,9 +51,9 @@ class NotedWorkers(InFlightWorkers):
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
         self.calls.append(f"begin {batches[0].purpose}")
 
-    def sample(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
+    def run_batches(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         self.calls.append(batches[0].purpose)
-        return self.local.sample(batches, timer)
+        return self.local.run_batches(batches, timer)
 
 
 def noted(folder: Path, **options: Any) -> tuple[Run, list[str]]:

@@ -137,7 +137,7 @@ def test_a_worker_runs_programs_in_a_sandbox_of_its_own(runs: Runs) -> None:
         partial(make_worker_state, run.config, run.team, *run.envs), 1
     )
     try:
-        (rollouts,) = rollout_worker.sample([EvaluationBatch(0, 0, starts, 3)], Timer())
+        (rollouts,) = rollout_worker.run_batches([EvaluationBatch(0, 0, starts, 3)], Timer())
     finally:
         rollout_worker.close()
     assert [rollout.start for rollout in rollouts] == list(starts)

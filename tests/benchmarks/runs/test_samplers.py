@@ -93,7 +93,7 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
     ends = ["output.save_final_model=true"]
     learning, played = threading.Event(), threading.Event()
     threads: list[str] = []
-    accumulate, sample = Learner.accumulate, LocalRolloutWorker.sample
+    accumulate, sample = Learner.accumulate, LocalRolloutWorker.run_batches
 
     def watched(self: Learner, rollouts: Sequence[Rollout]) -> dict[str, float]:
         learning.set()
@@ -115,7 +115,7 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
         played.set()
         return rolled
 
-    monkeypatch.setattr(LocalRolloutWorker, "sample", noted)
+    monkeypatch.setattr(LocalRolloutWorker, "run_batches", noted)
     with FakeVllm(folder(quick, tiny_model)) as server:
         lagged += [f"sampler.urls=[{server.address}]"]
         with monkeypatch.context() as patch:
