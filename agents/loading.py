@@ -1,189 +1,70 @@
-"""Declarations of policies, and the loading of a team from them or of one model by its name."""
+"""Loading of a team from the declarations of its policies, or of one model by its name."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Prompting, Sampling
+from llm_decpomdp.agents.models.checks import check_embeddings, check_weights
 from llm_decpomdp.agents.models.local_models import (
-    OFFLINE_MODEL,
     ModelError,
+    explain_errors,
+    is_adapter,
     model_source,
-    saved_adapter,
 )
-from llm_decpomdp.agents.remote.endpoint import (
-    DEFAULT_ADDRESS,
-    DEFAULT_VARIABLE,
-    Endpoint,
-    check_request,
+from llm_decpomdp.agents.policy_spec import (
+    PolicySpec,
+    build_policy,
+    check_declaration,
+    check_device,
+    shared_bases,
 )
-from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.options import Options, default_of, names, option_of, pick
-from llm_decpomdp.plugins import entry_point_plugins, find, is_added
-from llm_decpomdp.policy import Policy, Seedable, TrainablePolicy
+from llm_decpomdp.options import pick
+from llm_decpomdp.policy import Policy
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.utils.extras import MODEL_PACKAGES, install_command
-from llm_decpomdp.utils.hub import hub_address, hub_answers
-from llm_decpomdp.validation import unknown
+from llm_decpomdp.utils.hub import hub_answers
 
 if TYPE_CHECKING:
     import torch
 
     from llm_decpomdp.agents.models.causal_lm import CausalLM
+    from llm_decpomdp.agents.models.engine import ModelEngine
 
 
-_ENDPOINT = ("base_url", "key_variable", "max_parallel", "timeout", "max_retries", "omit", "extra")
+@dataclass(frozen=True)
+class TeamSpec:
+    """The declared team: who plays which policy, and what each of them is.
 
-POOL = "pool"
-"""Kind of an agent that partners of a pool play; only `partners` of a configuration declares it."""
-
-KINDS: dict[str, tuple[str, ...]] = {
-    "model": ("name", *names(ModelOptions), "trainable", "sample_on"),
-    "endpoint": ("name", *names(Sampling), "history", *_ENDPOINT),
-    "gold": (),
-    "random": ("length",),
-    "constant": ("text",),
-    "replay": ("texts",),
-    POOL: (),
-}
-"""Kinds of policies, and the fields of each."""
-
-OWN = ("arguments",)  # fields of kinds outside of the package
-_REQUIRED = {"model": "name", "endpoint": "name", "constant": "text", "replay": "texts"}
-
-CLASSES: dict[str, Any] = {
-    "endpoint": Endpoint,
-    "gold": Gold,
-    "random": RandomText,
-    "constant": Constant,
-    "replay": Replay,
-}
-"""Classes of the kinds that have no weights."""
-
-POLICY_NAME = re.compile(r"[A-Za-z0-9_+-]+")
-"""Names of policies are names of adapters and folders too."""
-
-
-class PolicyKind(Options):
-    """Kind and name of a policy: the fields of `PolicySpec` that come first."""
-
-    kind: str = "model"
-    """Kind of the policy: one of those above, `module:NAME` of a class with `generate` and `act`, or the name that
-    an installed package registers for its class."""
-    name: str | None = None
-    """The model: a name or folder (see `load_policy`), or its name on the endpoint."""
-
-
-class PolicySpec(ModelOptions, PolicyKind):
-    """A policy before it is loaded.
-
-    - `model`: a local model that is trained itself, or an adapter on a base model, which adapters share.
-    - `endpoint`: a model behind an OpenAI-compatible server.
-    - `gold`: the correct completions of the data.
-    - `random`: random characters.
-    - `constant`: always the same text.
-    - `replay`: the texts of a list, in order.
-    - `pool`: partners of earlier runs, which the section `partners` of a configuration declares.
-    - `module:NAME`: an object of your own class, called with `arguments`.
-
-    Only a `model` can be trained.
-
-    Raises:
-        ValueError: If a value is out of its range, the kind needs a field that is not set, or a field is set that
-            the kind does not have.
+    A feature that takes some policies from elsewhere is a subclass.
     """
 
-    trainable: bool = True
-    """Let learners change the weights; otherwise the policy is a frozen partner."""
-    sample_on: list[int] | None = None
-    """GPUs of its server (`inference.engine=vllm`; policies of one server have the same), or the GPU of each
-    rollout worker. It learns on `device`. Numbers count the visible GPUs from 0. null: the first GPUs for a
-    server, `device` for a worker."""
-    base_url: str | None = option_of(Endpoint, "base_url")
-    key_variable: str = option_of(Endpoint, "key_variable")
-    max_parallel: int = option_of(Endpoint, "max_parallel")
-    timeout: float = option_of(Endpoint, "timeout")
-    max_retries: int = option_of(Endpoint, "max_retries")
-    omit: list[str] | None = option_of(Endpoint, "omit")  # a field
-    extra: dict[str, Any] | None = option_of(Endpoint, "extra")  # a field
-    length: int = 64
-    """Characters of each random text."""
-    text: str | None = None
-    """Completion of a constant policy."""
-    texts: list[str] | None = None
-    """Completions of a replay."""
-    arguments: dict[str, Any] = field(default_factory=dict)
-    """Keyword arguments of a class of your own."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        has = kind_fields(self.kind)
-        for declared in fields(self):
-            name = declared.name
-            if name not in ("kind", *has) and getattr(self, name) != default_of(declared):
-                raise ValueError(
-                    f"a {self.kind} policy has no {name}; it has {', '.join(has) or 'no options'}"
-                )
-        required = _REQUIRED.get(self.kind)
-        if required is not None and getattr(self, required) is None:
-            raise ValueError(f"a {self.kind} policy needs {required}")
-        if self.kind == "endpoint":
-            check_request(self.omit, self.extra)
-        gpus = self.sample_on
-        if gpus is not None and (not gpus or min(gpus) < 0 or len(set(gpus)) < len(gpus)):
-            raise ValueError(f"sample_on must name different GPUs, as in [0, 1], got {gpus}")
-        if self.lora is not None and not self.trainable:
-            raise ValueError("a new adapter that is not trained does nothing; leave out lora")
+    agents: Mapping[str, str]
+    """The name of each agent's policy, in the order of the agents."""
+    policies: Mapping[str, PolicySpec]
+    """The declaration of each policy, by name."""
 
     @property
-    def can_be_trained(self) -> bool:
-        """True if a learner changes the policy."""
-        return self.kind == "model" and self.trainable
+    def models(self) -> str:
+        """The names of the models, or the kinds of policies that have none."""
+        return ", ".join(dict.fromkeys(spec.name or spec.kind for spec in self.policies.values()))
 
-    def options(self) -> dict[str, Any]:
-        """Return the values of the kind's fields."""
-        return {name: getattr(self, name) for name in kind_fields(self.kind)}
+    def check(self) -> None:
+        """Raise a `ValueError` for files that do not fit the team; no model is loaded."""
 
+    def load(self, seed: int, hollow: bool = False) -> dict[str, Policy]:
+        """Load a policy for each agent; raises the errors of `check` and of `load_team`."""
+        return load_team(self.agents, self.policies, seed=seed, hollow=hollow)
 
-def endpoint_address(spec: PolicySpec) -> str | None:
-    """Return the key's variable and the server of an endpoint, as `VARIABLE@ADDRESS`.
+    def describe_cost(self) -> list[str]:
+        """Return lines on the memory of what is loaded besides the declared policies."""
+        return []
 
-    `None` for other kinds, and for an endpoint without either: it uses `OPENAI_API_KEY` with `OPENAI_BASE_URL` or
-    OpenAI's server, which only the user sets.
-    """
-    if spec.kind != "endpoint" or (spec.base_url, spec.key_variable) == (None, DEFAULT_VARIABLE):
-        return None
-    return f"{spec.key_variable}@{spec.base_url or DEFAULT_ADDRESS}"
-
-
-def kind_fields(kind: str) -> tuple[str, ...]:
-    """Return the fields of a kind of policy; raise a `ValueError` if the kind is unknown."""
-    if kind not in KINDS and not is_added("policy", kind):
-        names = [*KINDS, *(plugin.name for plugin in entry_point_plugins("policy"))]
-        raise ValueError(f"{unknown('kind', kind, names)}. One of your own is 'module:NAME'")
-    return KINDS.get(kind, OWN)
-
-
-def check_device(name: str) -> None:
-    """Raise a `ValueError` unless this machine has the device of a `PolicySpec`."""
-    if name in ("auto", "cpu"):
-        return
-    import torch
-
-    try:
-        device = torch.device(name)
-        if device.type in ("cpu", "meta"):  # on every machine
-            return
-        present = (device.index or 0) < torch.get_device_module(device).device_count()
-    except RuntimeError:  # a name that torch does not know, or nothing that computes
-        present = False
-    if not present:
-        raise ValueError(f"this machine has no device {name!r}: use auto or cpu")
+    def identify(self) -> dict[str, Any]:
+        """Identify the files of other policies than the declared ones, by a key of the manifest."""
+        return {}
 
 
 def load_team(
@@ -219,140 +100,21 @@ def load_team(
             check_device(spec.device)
     seeds = {name: int(stream(seed, "policy", name).integers(2**32)) for name in policies}
     by_name: dict[str, Policy] = {}
-    for base, group in _shared_bases(policies):
-        trained = any(spec.can_be_trained for spec in group.values())
-        sources = {name: spec.lora or str(spec.name) for name, spec in group.items()}
+    for base, group in shared_bases(policies):
         with explain_errors(base):
-            from llm_decpomdp.agents.models.pretrained import adapter_policies
+            from llm_decpomdp.agents.adapters import load_shared
 
-            by_name |= adapter_policies(base, sources, group, seeds, hollow and trained)
+            by_name |= load_shared(base, group, seeds, hollow)
     for name, spec in policies.items():
         if name not in by_name:
             by_name[name] = (
                 _load_model(str(spec.name), spec, seeds[name], hollow and spec.can_be_trained)
                 if spec.kind == "model"
-                else _build_other(spec, seeds[name])
+                else build_policy(spec, seeds[name])
             )
         if spec.kind == "model" and not spec.trainable:
             freeze(cast("CausalLM", by_name[name]))
     return {agent: by_name[name] for agent, name in agents.items()}
-
-
-def check_declaration(agents: Mapping[str, str], policies: Mapping[str, PolicySpec]) -> None:
-    """Check that every agent has a policy, and every policy an agent and a name that is fit for a folder.
-
-    Raises:
-        KeyError: If an agent's policy is not declared.
-        ValueError: If no agent plays a policy, or a name is not fit.
-    """
-    for agent, name in agents.items():
-        if name not in policies:
-            raise KeyError(f"agent {agent!r}: {unknown('policy', name, policies)}")
-    for name in policies:
-        if not POLICY_NAME.fullmatch(name):
-            raise ValueError(
-                f"a policy's name must be made of letters, digits, '_', '+' and '-', got {name!r}"
-            )
-        if name not in agents.values():
-            names = ", ".join(sorted(set(agents.values())))
-            raise ValueError(
-                f"no agent plays the policy {name!r}; policies that are played: {names}"
-            )
-
-
-def bases(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
-    """Group the names of policies with a model by the weights that `load_team` has in memory once for them.
-
-    Raises:
-        ValueError: If a declaration is wrong.
-        OSError: If a model is not found.
-    """
-    groups = {name: tuple(group) for _, group in _shared_bases(policies) for name in group}
-    models = (name for name, spec in policies.items() if spec.kind == "model")
-    return [list(group) for group in dict.fromkeys(groups.get(name, (name,)) for name in models)]
-
-
-def _shared_bases(
-    policies: Mapping[str, PolicySpec],
-) -> list[tuple[str, dict[str, PolicySpec]]]:
-    """Return the groups of at least two policies with adapters on one base, with equal settings of it."""
-    groups: dict[tuple[Any, ...], dict[str, PolicySpec]] = {}
-    for name, spec in policies.items():
-        base = _base(spec)
-        if base is not None:
-            computing = (
-                spec.attn_implementation,
-                spec.gradient_checkpointing,
-                spec.fused_kernels,
-                pick(Caching, spec),
-            )
-            key = (base, spec.compute_dtype, spec.device, spec.quantization, *computing)
-            groups.setdefault(key, {})[name] = spec
-    return [(key[0], group) for key, group in groups.items() if len(group) > 1]
-
-
-def _base(spec: PolicySpec) -> str | None:
-    """Return the source of the model below a policy's adapter, for transformers; `None` without an adapter."""
-    if spec.kind != "model" or spec.name is None:
-        return None
-    config = saved_adapter(spec.name)
-    if config is not None and spec.lora is not None:
-        raise ValueError(f"{spec.name!r} holds an adapter already; leave out lora")
-    if config is None and spec.lora is None:
-        return None
-    name = spec.name if config is None else config["base_model_name_or_path"]
-    with explain_errors(name):
-        return str(model_source(name))
-
-
-def _build_other(spec: PolicySpec, seed: int) -> Policy:
-    """Build a policy without weights of its own, and give it its random stream."""
-    if spec.kind in CLASSES:
-        options = spec.options()
-        if spec.kind == "endpoint":
-            options["model"] = options.pop("name")
-        policy: Policy = CLASSES[spec.kind](**options)
-    else:
-        policy = _build_own(spec)
-    if isinstance(policy, Seedable):
-        policy.seed(seed)
-    return policy
-
-
-def _build_own(spec: PolicySpec) -> Policy:
-    """Build a policy of a class outside of the package, and set its declaration as `spec` for `save_team`."""
-    if spec.kind == POOL:
-        raise ValueError(
-            "only partners.pool of a configuration loads a pool; in Python, call PartnerPool(members)"
-        )
-    try:
-        build = find("policy", spec.kind, KINDS)
-        if not (isinstance(build, type) and issubclass(build, Policy)):  # before anything is called
-            raise TypeError(f"{build!r:.200} is no class of policies, with generate and act")
-        policy = build(**spec.arguments)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"policy {spec.kind!r}: {error.args[0]}") from error
-    if isinstance(policy, TrainablePolicy):
-        raise ValueError(
-            f"policy {spec.kind!r} can be trained, which only a Learner or Trainer in Python does with classes of "
-            "others; leave out log_probs for a partner that does not change"
-        )
-    try:
-        policy.spec = spec  # type: ignore[attr-defined]
-    except AttributeError as error:
-        raise ValueError(
-            f"policy {spec.kind!r}: no `spec` can be set, which saving its team reads: drop __slots__"
-        ) from error
-    return policy
-
-
-def freeze(policy: CausalLM) -> None:
-    """Keep learners from changing a policy."""
-    for parameter in list(policy.parameters()):
-        parameter.requires_grad_(False)
-        if policy.adapter is None:
-            # Only optimizer steps need float32.
-            parameter.data = parameter.data.to(policy.compute_dtype)
 
 
 def load_policy(
@@ -411,40 +173,124 @@ def load_policy(
 
 
 def _load_model(name: str | Path, options: ModelOptions, seed: int, hollow: bool) -> CausalLM:
+    """Load a model that is trained itself, or through an adapter, as a policy.
+
+    The trainable weights, all weights or those of an adapter, are float32. The weights below an adapter have the
+    format of computing.
+    """
     with explain_errors(name):
         source = model_source(name)  # before anything heavy is imported
-        from llm_decpomdp.agents.models.pretrained import load_causal_lm
+        from llm_decpomdp.agents.models.causal_lm import CausalLM
 
-        return load_causal_lm(source, options, seed, hollow)
+        if is_adapter(source) or options.lora is not None:
+            from llm_decpomdp.agents.adapters import load_adapted
 
-
-@contextmanager
-def explain_errors(name: str | Path) -> Iterator[None]:
-    """Add the model's name and a remedy to errors while it is loaded."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in MODEL_PACKAGES:
-            raise
-        raise ImportError(
-            f"a language model needs torch, transformers and peft ({error}): {install_command('train')}"
-        ) from error
-    except ModelError as error:
-        raise ModelError(f"cannot load the model {str(name)!r}: {error}") from error
-    except OSError as error:
-        raise ModelError(f"cannot load the model {str(name)!r}: {_reason(name, error)}") from error
+            model, tokenizer = load_adapted(source, options, seed, hollow)
+        else:
+            model, tokenizer = load_pretrained(source, source, options, hollow, frozen=False)
+        engine = make_engine(model, tokenizer, options)
+        prompting = pick(Prompting, options)
+        return CausalLM(engine, pick(Sampling, options), seed=seed, prompting=prompting)
 
 
-def _reason(name: str | Path, error: OSError) -> str:
-    reason = " ".join(str(error).split())
-    if Path(name).is_dir():
-        return reason
-    if hub_answers():
-        cause = f"and {hub_address()} does not give it ({reason})"
-    else:
-        cause = f"the hub's cache does not have it, and {hub_address()} does not answer"
-    alternatives = (
-        f"Without a hub there is {OFFLINE_MODEL!r}; a model behind an API is a policy of kind endpoint, as in "
-        "eval --model NAME --base-url URL, or play --policy NAME --base-url URL"
+def load_pretrained(
+    source: str | Path,
+    tokenizer_source: str | Path,
+    options: ModelOptions,
+    hollow: bool,
+    *,
+    frozen: bool,
+) -> tuple[Any, Any]:
+    """Load a model and its tokenizer; a frozen model has the format of computing."""
+    tokenizer = load_tokenizer(tokenizer_source)
+    model = _load_weights(source, options, hollow, frozen=frozen)
+    if frozen:
+        model.requires_grad_(False)
+    check_embeddings(model, tokenizer)
+    return model, tokenizer
+
+
+def _load_weights(source: str | Path, options: ModelOptions, hollow: bool, *, frozen: bool) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from llm_decpomdp.agents.models.weights import resolve_compute_dtype
+
+    name = options.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device, attention = torch.device(name), options.attn_implementation
+    dtype = resolve_compute_dtype(options.compute_dtype, device) if frozen else torch.float32
+    quantization: dict[str, Any] = {}
+    if options.quantization != "none":
+        from llm_decpomdp.agents.models import quantized
+
+        quantized.check_quantization(options.quantization, frozen, hollow, source)
+        if device.type != "meta":
+            quantization = quantized.quantization_arguments(options.quantization, dtype, device)
+    if hollow or device.type == "meta":
+        from llm_decpomdp.agents.models.hollow import load_hollow
+
+        return load_hollow(source, dtype, device, attention, _local_only(source))
+    model_class: Any = AutoModelForCausalLM
+    model, report = model_class.from_pretrained(
+        source,
+        dtype=dtype,
+        attn_implementation=attention,
+        local_files_only=_local_only(source),
+        trust_remote_code=False,
+        ignore_mismatched_sizes=True,  # `check_weights` names them
+        output_loading_info=True,
+        **quantization,
     )
-    return f"it is no folder, {cause}. {alternatives}"
+    check_weights(source, report)
+    if quantization:
+        quantized.keep_gradients(model)
+        return model
+    return model.to(device)
+
+
+def make_engine(model: Any, tokenizer: Any, options: ModelOptions) -> ModelEngine:
+    """Return the engine of a loaded model, with the options of computing."""
+    from llm_decpomdp.agents.models.engine import ModelEngine
+
+    return ModelEngine(
+        model,
+        tokenizer,
+        compute_dtype=options.compute_dtype,
+        gradient_checkpointing=options.gradient_checkpointing,
+        caching=pick(Caching, options),
+        fused_kernels=options.fused_kernels,
+    )
+
+
+def load_tokenizer(name_or_path: str | Path) -> Any:
+    """Load a tokenizer; raise a `ModelError` if a folder has none."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(
+            name_or_path, local_files_only=_local_only(name_or_path), trust_remote_code=False
+        )
+    except (OSError, ValueError) as error:
+        if not Path(name_or_path).is_dir():
+            raise
+        raise ModelError(
+            f"the folder {name_or_path} holds no tokenizer that transformers can load: copy its model's "
+            "tokenizer.json and tokenizer_config.json there, or call tokenizer.save_pretrained(folder). The "
+            f"error: {str(error).partition(chr(10))[0]}"
+        ) from error
+
+
+def _local_only(name_or_path: str | Path) -> bool:
+    # Without an answer of the hub, transformers would retry each file.
+    return Path(name_or_path).is_dir() or not hub_answers()
+
+
+def freeze(policy: CausalLM) -> None:
+    """Keep learners from changing a policy."""
+    for parameter in list(policy.parameters()):
+        parameter.requires_grad_(False)
+        if policy.adapter is None:
+            # Only optimizer steps need float32.
+            parameter.data = parameter.data.to(policy.compute_dtype)

@@ -21,13 +21,13 @@ from typing import Any
 
 import llm_decpomdp
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.loading import (
+from llm_decpomdp.agents.loading import load_team
+from llm_decpomdp.agents.policy_spec import (
     CLASSES,
     KINDS,
     PolicySpec,
     check_declaration,
     endpoint_address,
-    load_team,
 )
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.options import names

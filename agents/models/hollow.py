@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from safetensors import safe_open
 from torch import Tensor
 from torch.nn import Parameter
 
+from llm_decpomdp.agents.models.checks import check_weights
 from llm_decpomdp.agents.models.local_models import ModelError
 from llm_decpomdp.agents.models.weights import weight_files
 
@@ -32,6 +34,38 @@ class StoredWeight(NamedTuple):
 
     file: Path
     key: str
+
+
+def load_hollow(
+    name_or_path: str | Path,
+    dtype: torch.dtype,
+    device: torch.device,
+    attention: str | None,
+    local: bool,
+) -> Any:
+    """Load the shapes and settings of a model, and leave its weights in their files.
+
+    On the device `meta` no file of weights is needed.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+
+    config = AutoConfig.from_pretrained(
+        name_or_path, local_files_only=local, trust_remote_code=False
+    )
+    # A model without weights computes nothing, and its machine may lack the package of the attention.
+    computing = {} if device.type == "meta" else {"attn_implementation": attention}
+    model_class: Any = AutoModelForCausalLM
+    with torch.device("meta"):
+        model = model_class.from_config(config, dtype=dtype, **computing)
+    with suppress(OSError):  # many models have none
+        model.generation_config = GenerationConfig.from_pretrained(
+            name_or_path, local_files_only=local
+        )
+    if device.type != "meta":
+        places, report = find_stored(model, name_or_path, local)
+        check_weights(name_or_path, report)
+        make_hollow(model, places, device)
+    return model
 
 
 def find_stored(

@@ -16,13 +16,17 @@ import os
 import re
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from llm_decpomdp.utils.extras import MODEL_PACKAGES, install_command
+from llm_decpomdp.utils.hub import hub_address, hub_answers
 
 OFFLINE_MODEL = "smollm2-135m-instruct"
 TINY_MODEL = "tiny-random"
@@ -113,6 +117,11 @@ def known_context(name: str) -> int | None:
     text = config.get("text_config")
     length = (text if isinstance(text, dict) else config).get("max_position_embeddings")
     return length if isinstance(length, int) else None
+
+
+def is_adapter(source: str | Path) -> bool:
+    """Check whether a folder holds an adapter."""
+    return (Path(source) / "adapter_config.json").is_file()
 
 
 def saved_adapter(folder: str | Path) -> dict[str, Any] | None:
@@ -209,7 +218,7 @@ def _convert(source: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    from llm_decpomdp.agents.models.pretrained import check_weights
+    from llm_decpomdp.agents.models.checks import check_weights
 
     begin, place = time.perf_counter(), cache_folder()
     logger.info("converting %s into %s, once; takes half a minute or more", source.name, place)
@@ -266,3 +275,35 @@ LOCAL_MODELS: Mapping[str, Callable[[], Path]] = {
     TINY_MODEL: tiny_model,
 }
 """Functions that write a model on first use and return its folder, by name."""
+
+
+@contextmanager
+def explain_errors(name: str | Path) -> Iterator[None]:
+    """Add the model's name and a remedy to errors while it is loaded."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in MODEL_PACKAGES:
+            raise
+        raise ImportError(
+            f"a language model needs torch, transformers and peft ({error}): {install_command('train')}"
+        ) from error
+    except ModelError as error:
+        raise ModelError(f"cannot load the model {str(name)!r}: {error}") from error
+    except OSError as error:
+        raise ModelError(f"cannot load the model {str(name)!r}: {_reason(name, error)}") from error
+
+
+def _reason(name: str | Path, error: OSError) -> str:
+    reason = " ".join(str(error).split())
+    if Path(name).is_dir():
+        return reason
+    if hub_answers():
+        cause = f"and {hub_address()} does not give it ({reason})"
+    else:
+        cause = f"the hub's cache does not have it, and {hub_address()} does not answer"
+    alternatives = (
+        f"Without a hub there is {OFFLINE_MODEL!r}; a model behind an API is a policy of kind endpoint, as in "
+        "eval --model NAME --base-url URL, or play --policy NAME --base-url URL"
+    )
+    return f"it is no folder, {cause}. {alternatives}"

@@ -41,7 +41,7 @@ class AsyncServerRollouts(LocalRolloutWorker):
         update_servers(self.samplers, version)
 
     def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
-        """Sample batches in a thread; no weight may change and nothing else may run until `sample` is called.
+        """Sample batches in a thread; no weight may change and nothing else may run until `run_batches` is called.
 
         Does nothing if a model is sampled in this process: it would share its processors with the learner.
         """

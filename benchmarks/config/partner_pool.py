@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rich.filesize import decimal
 
-from llm_decpomdp.agents.loading import POOL, PolicySpec, bases, freeze, load_team
+from llm_decpomdp.agents.loading import TeamSpec, freeze, load_team
 from llm_decpomdp.agents.partner_pool import PartnerPool
+from llm_decpomdp.agents.policy_spec import POOL, PolicySpec, bases
 from llm_decpomdp.agents.saved_team import MANIFEST, check_trust, declaration, identify_team
 from llm_decpomdp.algorithms.training import checkpoint as checkpoints
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import read_config
-from llm_decpomdp.benchmarks.config.teams import TeamSpec, code_of, endpoints_of, team_spec
+from llm_decpomdp.benchmarks.config.teams import code_of, endpoints_of, team_spec
 from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.validation import unknown
 

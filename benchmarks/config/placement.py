@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from llm_decpomdp.agents.loading import PolicySpec, bases
 from llm_decpomdp.agents.models.local_models import saved_adapter
+from llm_decpomdp.agents.policy_spec import PolicySpec, bases
 from llm_decpomdp.agents.remote.options import check_untruncated
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions

@@ -11,7 +11,7 @@ policies:
   partner: {kind: endpoint, name: Qwen/Qwen2.5-Coder-7B, base_url: http://localhost:8000/v1}
 ```
 
-A policy has a `kind` (`model` if it says none) and the fields of `llm_decpomdp.agents.loading.PolicySpec` that
+A policy has a `kind` (`model` if it says none) and the fields of `llm_decpomdp.agents.policy_spec.PolicySpec` that
 the kind reads; those that `model:` has too are as there if the policy does not set them. A policy that the
 team names and `policies` does not is as `model:` says.
 """
@@ -20,21 +20,22 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from llm_decpomdp.agents.loading import (
+from llm_decpomdp.agents.loading import TeamSpec
+from llm_decpomdp.agents.models.local_models import known_context
+from llm_decpomdp.agents.policy_spec import (
     POOL,
     PolicySpec,
     check_declaration,
     check_device,
     endpoint_address,
     kind_fields,
-    load_team,
 )
-from llm_decpomdp.agents.models.local_models import known_context
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.schema import FIELDS, Config, ModelConfig
 from llm_decpomdp.env import DecPOMDPEnv
@@ -118,38 +119,6 @@ def _say_undeclared(name: str, declared: tuple[str, ...]) -> None:
     )
 
 
-@dataclass(frozen=True)
-class TeamSpec:
-    """The declared team: who plays which policy, and what each of them is.
-
-    A feature that takes some policies from elsewhere is a subclass, which `team_spec` chooses.
-    """
-
-    agents: Mapping[str, str]
-    """The name of each agent's policy, in the order of the agents."""
-    policies: Mapping[str, PolicySpec]
-
-    @property
-    def models(self) -> str:
-        """The names of the models, or the kinds of policies that have none."""
-        return ", ".join(dict.fromkeys(spec.name or spec.kind for spec in self.policies.values()))
-
-    def check(self) -> None:
-        """Raise a `ConfigError` or `ValueError` for files that do not fit the team; no model is loaded."""
-
-    def load(self, seed: int, hollow: bool = False) -> dict[str, Policy]:
-        """Load a policy for each agent; raises the errors of `check` and of `load_team`."""
-        return load_team(self.agents, self.policies, seed=seed, hollow=hollow)
-
-    def describe_cost(self) -> list[str]:
-        """Return lines on the memory of what is loaded besides the declared policies."""
-        return []
-
-    def identify(self) -> dict[str, Any]:
-        """Identify the files of other policies than the declared ones, by a key of the manifest."""
-        return {}
-
-
 def team_spec(config: Config, possible_agents: Sequence[str]) -> TeamSpec:
     """Read the team of a configuration; errors as of `agents_of` and `policies_of`."""
     agents = agents_of(config, possible_agents)
@@ -229,6 +198,27 @@ def load_policies(
 ) -> dict[str, Policy]:
     """Load a policy for each agent; `hollow` as of `load_team`."""
     team = team or team_spec(config, envs[0].possible_agents)
+    check_loading(config, envs, team)
+    with raise_loading_errors():
+        return team.load(config.seed, hollow)
+
+
+@contextmanager
+def raise_loading_errors() -> Iterator[None]:
+    """Turn errors of loading a team into a `RunError`."""
+    try:
+        yield
+    except (OSError, ImportError, ValueError, TypeError) as error:
+        raise RunError(f"cannot load the team: {error}") from error
+
+
+def check_loading(config: Config, envs: Sequence[DecPOMDPEnv], team: TeamSpec) -> None:
+    """Check what can be checked of a declared team before its models are loaded.
+
+    Raises:
+        ConfigError: If this machine lacks a device, or an option does not fit a model or the data.
+        RunError: If a package is missing.
+    """
     names, policies = team.agents, team.policies
     models = dict.fromkeys(str(spec.name) for spec in policies.values() if spec.kind == "model")
     if models:
@@ -246,10 +236,6 @@ def load_policies(
     check_references({agent: policies[name] for agent, name in names.items()}, envs)
     if models:
         logger.info("loading %s", ", ".join(models))
-    try:
-        return team.load(config.seed, hollow)
-    except (OSError, ImportError, ValueError, TypeError) as error:
-        raise RunError(f"cannot load the team: {error}") from error
 
 
 def check_devices(config: Config, specs: Mapping[str, PolicySpec], processes: int = 1) -> None:

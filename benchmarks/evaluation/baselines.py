@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from llm_decpomdp.agents.loading import PolicySpec
+from llm_decpomdp.agents.policy_spec import PolicySpec
 from llm_decpomdp.agents.scripted import Gold, RandomText
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.algorithms.rollouts.collection import Act

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.agents.loading import PolicySpec, load_team
+from llm_decpomdp.agents.loading import load_team
+from llm_decpomdp.agents.policy_spec import PolicySpec
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.saved_team import (
     MANIFEST,

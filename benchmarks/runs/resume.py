@@ -19,7 +19,6 @@ from llm_decpomdp.benchmarks.config.errors import (
 from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config, value_of
 from llm_decpomdp.benchmarks.config.teams import check_machine, load_policies
-from llm_decpomdp.benchmarks.runs.build import make_training
 from llm_decpomdp.benchmarks.runs.checkpoints import has_results
 from llm_decpomdp.benchmarks.runs.data import change_of_data, skip_long_prompts
 from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, versions
@@ -31,7 +30,7 @@ from llm_decpomdp.benchmarks.runs.setup import (
     resolve,
     schedule,
 )
-from llm_decpomdp.benchmarks.runs.train import MakeCallback, Result, complete_run
+from llm_decpomdp.benchmarks.runs.train import MakeCallback, Result, complete_run, make_training
 from llm_decpomdp.options import fields_by_key
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder, read_json_lines, write_atomically
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.checks import Cost, cost
@@ -28,12 +29,7 @@ from llm_decpomdp.benchmarks.config.in_flight import check_in_flight
 from llm_decpomdp.benchmarks.config.load import NOBODY_ASKED, asks_outside, read_config
 from llm_decpomdp.benchmarks.config.placement import check_placement, check_shards
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.teams import (
-    TeamSpec,
-    check_trainable,
-    samples_elsewhere,
-    team_spec,
-)
+from llm_decpomdp.benchmarks.config.teams import check_trainable, samples_elsewhere, team_spec
 from llm_decpomdp.benchmarks.config.trackers import check_trackers, require_packages
 from llm_decpomdp.benchmarks.runs.data import (
     Manifest,

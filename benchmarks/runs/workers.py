@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import partial
 
 from llm_decpomdp.agents.inference.determinism import use_deterministic_kernels
+from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.agents.saved_team import load_saved_team
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import RolloutWorker, WorkerState
 from llm_decpomdp.benchmarks.config.errors import RunError, raise_run_errors
 from llm_decpomdp.benchmarks.config.placement import in_worker
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.teams import TeamSpec, code_of, endpoints_of, load_policies
+from llm_decpomdp.benchmarks.config.teams import code_of, endpoints_of, load_policies
 from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team

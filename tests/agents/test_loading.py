@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.agents.loading import KINDS, OWN, PolicySpec, check_device, load_team
+from llm_decpomdp.agents.loading import load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents.policy_spec import KINDS, OWN, PolicySpec, check_device
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.policy import Policy, shared_engine
@@ -25,7 +26,7 @@ pytest.importorskip("transformers")
 
 from llm_decpomdp.agents import loading
 from llm_decpomdp.agents.loading import load_policy
-from llm_decpomdp.agents.models import pretrained
+from llm_decpomdp.agents.models import local_models
 from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.utils import hub
 from tests.support.processes import python
@@ -38,7 +39,7 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked() -> bool:
         raise AssertionError("the hub was asked")
 
-    for module in (loading, pretrained):
+    for module in (loading, local_models):
         monkeypatch.setattr(module, "hub_answers", asked)
 
 

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 import torch
 
+from llm_decpomdp.agents.adapters import load_base
 from llm_decpomdp.agents.inference.in_flight import InFlightSteps
 from llm_decpomdp.agents.inference.options import ModelOptions, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.pretrained import load_base
 from llm_decpomdp.agents.remote.options import BASE
 from tests.support import servers
 

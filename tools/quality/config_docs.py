@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import Field, fields
 from typing import Any
 
-from llm_decpomdp.agents.loading import KINDS, OWN, PolicySpec
+from llm_decpomdp.agents.policy_spec import KINDS, OWN, PolicySpec
 from llm_decpomdp.benchmarks.cli.scripts import FLAGS
 from llm_decpomdp.benchmarks.config import inputs, legacy, teams
 from llm_decpomdp.benchmarks.config.load import ARGUMENTS

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from llm_decpomdp.agents.adapters import adapter_policies
 from llm_decpomdp.agents.inference.decoding import growing_cache
 from llm_decpomdp.agents.inference.in_flight import use_newer_weights
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner

@@ -9,8 +9,8 @@ import pytest
 import torch
 from peft import KasaConfig
 
+from llm_decpomdp.agents.adapters import KEEPING_STARTS, add_adapters
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
-from llm_decpomdp.agents.models.pretrained import KEEPING_STARTS, add_adapters
 from tests.agents.conftest import Make
 
 IDS = torch.tensor([[4, 5, 6], [7, 8, 9], [4, 5, 6], [9, 9, 9]])

@@ -14,11 +14,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from llm_decpomdp.agents.adapters import adapter_policies
 from llm_decpomdp.agents.inference.options import ModelOptions, Prompting, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample
 from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.remote.client import ServedWeights
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
 from llm_decpomdp.agents.remote.sampler import RemoteSampler

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+from llm_decpomdp.agents.adapters import adapter_policies
 from llm_decpomdp.agents.inference.options import ModelOptions
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.pretrained import adapter_policies
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.critics.head import TrunkHead, TrunkOptimizer, ValueHead

@@ -11,8 +11,9 @@ import torch
 from pettingzoo import ParallelEnv
 from transformers import AutoModelForCausalLM
 
-from llm_decpomdp.agents.loading import PolicySpec, load_team
+from llm_decpomdp.agents.loading import load_team
 from llm_decpomdp.agents.models.local_models import tiny_model
+from llm_decpomdp.agents.policy_spec import PolicySpec
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.checkpoint_manager import require_same_models

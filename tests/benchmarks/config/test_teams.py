@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.agents.loading import KINDS, PolicySpec, bases
+from llm_decpomdp.agents.policy_spec import KINDS, PolicySpec, bases
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.placement import check_room, in_worker, served
 from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig

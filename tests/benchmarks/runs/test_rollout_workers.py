@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.agents.loading import PolicySpec
+from llm_decpomdp.agents.loading import TeamSpec
+from llm_decpomdp.agents.policy_spec import PolicySpec
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.evaluation import EvaluationBatch
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.teams import TeamSpec
 from llm_decpomdp.benchmarks.runs import workers as worker_module
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import load_config, resolve

@@ -1,26 +1,25 @@
-"""Models, adapters and tokenizers on disk, in the formats of transformers and peft, and checks of their files."""
+"""LoRA adapters on frozen models: loading, policies that share one model, and checks of their files."""
 
 from __future__ import annotations
 
 import logging
 import re
 import warnings
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Prompting, Sampling
+from llm_decpomdp.agents.inference.options import ModelOptions, Prompting, Sampling
+from llm_decpomdp.agents.loading import load_pretrained, load_tokenizer, make_engine
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.local_models import ModelError, model_source
+from llm_decpomdp.agents.models.checks import list_names
+from llm_decpomdp.agents.models.local_models import ModelError, is_adapter, model_source
 from llm_decpomdp.agents.models.prompting import end_ids
-from llm_decpomdp.agents.models.weights import resolve_compute_dtype
+from llm_decpomdp.agents.policy_spec import PolicySpec
 from llm_decpomdp.options import pick
-from llm_decpomdp.utils.hub import hub_answers
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 """A folder with a tokenizer has one of these files."""
@@ -28,32 +27,27 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model",
 KEEPING_STARTS = (True, False, "gaussian", "orthogonal")
 """Initializations of LoRA that do not change the model below. PiSSA, OLoRA and others change its weights."""
 
-NAMED = 3  # maximum number of weights or tokens that an error names
-
 logger = logging.getLogger(__name__)
 
 
-def load_causal_lm(
-    source: str | Path, options: ModelOptions, seed: int, hollow: bool = False
-) -> CausalLM:
-    """Load a model that is trained itself, or through an adapter, as a policy; see `load_policy`.
+def load_shared(
+    base: str, specs: Mapping[str, PolicySpec], seeds: Mapping[str, int], hollow: bool = False
+) -> dict[str, CausalLM]:
+    """Load declared policies with adapters on one base (`shared_bases`); errors as of `adapter_policies`."""
+    trained = any(spec.can_be_trained for spec in specs.values())
+    sources = {name: spec.lora or str(spec.name) for name, spec in specs.items()}
+    return adapter_policies(base, sources, specs, seeds, hollow and trained)
 
-    The trainable weights, all weights or those of an adapter, are float32. The weights below an adapter have the
-    format of computing.
-    """
-    adapted = (Path(source) / "adapter_config.json").is_file()
-    if adapted and options.lora is not None:
+
+def load_adapted(
+    source: str | Path, options: ModelOptions, seed: int, hollow: bool = False
+) -> tuple[Any, Any]:
+    """Load a frozen model with a trainable adapter, a saved or a new one, and its tokenizer."""
+    if is_adapter(source) and options.lora is not None:
         raise ValueError(f"{str(source)!r} holds an adapter already; leave out lora")
-    if adapted or options.lora is not None:
-        base, tokenizer = load_base(source, options, hollow)
-        adapters = {"default": source if options.lora is None else options.lora}
-        model = add_adapters(base, adapters, {"default": seed})
-    else:
-        tokenizer = _load_tokenizer(source)
-        model = _load_weights(source, options, hollow, frozen=False)
-        check_embeddings(model, tokenizer)
-    engine = _engine(model, tokenizer, options)
-    return CausalLM(engine, pick(Sampling, options), seed=seed, prompting=pick(Prompting, options))
+    base, tokenizer = load_base(source, options, hollow)
+    adapters = {"default": source if options.lora is None else options.lora}
+    return add_adapters(base, adapters, {"default": seed}), tokenizer
 
 
 def load_base(source: str | Path, options: ModelOptions, hollow: bool = False) -> tuple[Any, Any]:
@@ -62,27 +56,12 @@ def load_base(source: str | Path, options: ModelOptions, hollow: bool = False) -
     For an adapter's folder: the model below it, with the tokenizer next to the adapter, if there is one.
     """
     model_name = tokens = source
-    if (Path(source) / "adapter_config.json").is_file():
+    if is_adapter(source):
         from peft import PeftConfig
 
         model_name = model_source(PeftConfig.from_pretrained(str(source)).base_model_name_or_path)
         tokens = source if _has_tokenizer(source) else model_name
-    tokenizer = _load_tokenizer(tokens)
-    model = _load_weights(model_name, options, hollow, frozen=True)
-    model.requires_grad_(False)
-    check_embeddings(model, tokenizer)
-    return model, tokenizer
-
-
-def _engine(model: Any, tokenizer: Any, options: ModelOptions) -> ModelEngine:
-    return ModelEngine(
-        model,
-        tokenizer,
-        compute_dtype=options.compute_dtype,
-        gradient_checkpointing=options.gradient_checkpointing,
-        caching=pick(Caching, options),
-        fused_kernels=options.fused_kernels,
-    )
+    return load_pretrained(model_name, tokens, options, hollow, frozen=True)
 
 
 def adapter_policies(
@@ -120,7 +99,7 @@ def adapter_policies(
     tokenizers = {
         name: tokenizer
         if isinstance(source, Mapping) or not _has_tokenizer(source)
-        else _load_tokenizer(source)
+        else load_tokenizer(source)
         for name, source in adapters.items()
     }
     check_same_tokens(base, tokenizers)
@@ -129,7 +108,7 @@ def adapter_policies(
         {names[name]: source for name, source in adapters.items()},
         {names[name]: seeds[name] for name in adapters},
     )
-    engine = _engine(adapted, next(iter(tokenizers.values())), first)
+    engine = make_engine(adapted, next(iter(tokenizers.values())), first)
     return {
         name: CausalLM(
             engine,
@@ -193,7 +172,7 @@ def _load_adapter(adapted: Any, source: str | Path, name: str) -> None:
         ) from error
     missing = [key for key in result.missing_keys if name in key.split(".")]
     if missing or result.unexpected_keys:
-        wrong = _list_names(
+        wrong = list_names(
             {"missing weights:": missing, "unexpected weights:": result.unexpected_keys}
         )
         raise ModelError(
@@ -202,134 +181,8 @@ def _load_adapter(adapted: Any, source: str | Path, name: str) -> None:
         )
 
 
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
-
-
-def _load_weights(
-    name_or_path: str | Path, options: ModelOptions, hollow: bool, *, frozen: bool
-) -> Any:
-    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
-
-    kinds: Any = AutoModelForCausalLM
-    device, attention = _device(options.device), options.attn_implementation
-    dtype = resolve_compute_dtype(options.compute_dtype, device) if frozen else torch.float32
-    local, further = _local_only(name_or_path), {}
-    if options.quantization != "none":
-        from llm_decpomdp.agents.models import quantized
-
-        quantized.check_quantization(options.quantization, frozen, hollow, name_or_path)
-        if device.type != "meta":
-            further = quantized.quantization_arguments(options.quantization, dtype, device)
-    if device.type != "meta" and not hollow:
-        model, report = kinds.from_pretrained(
-            name_or_path,
-            dtype=dtype,
-            attn_implementation=attention,
-            local_files_only=local,
-            trust_remote_code=False,
-            ignore_mismatched_sizes=True,  # `check_weights` names them
-            output_loading_info=True,
-            **further,
-        )
-        check_weights(name_or_path, report)
-        if further:
-            quantized.keep_gradients(model)
-            return model
-        return model.to(device)
-    # Shapes and settings only; no file of weights is needed.
-    config = AutoConfig.from_pretrained(
-        name_or_path, local_files_only=local, trust_remote_code=False
-    )
-    # A model without weights computes nothing, and its machine may lack the package of the attention.
-    computing = {} if device.type == "meta" else {"attn_implementation": attention}
-    with torch.device("meta"):
-        model = kinds.from_config(config, dtype=dtype, **computing)
-    with suppress(OSError):  # many models have none
-        model.generation_config = GenerationConfig.from_pretrained(
-            name_or_path, local_files_only=local
-        )
-    if device.type != "meta":
-        from llm_decpomdp.agents.models.hollow import find_stored, make_hollow
-
-        places, report = find_stored(model, name_or_path, local)
-        check_weights(name_or_path, report)
-        make_hollow(model, places, device)
-    return model
-
-
 def _has_tokenizer(folder: str | Path) -> bool:
     return any((Path(folder) / file).is_file() for file in TOKENIZER_FILES)
-
-
-def _load_tokenizer(name_or_path: str | Path) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(
-            name_or_path, local_files_only=_local_only(name_or_path), trust_remote_code=False
-        )
-    except (OSError, ValueError) as error:
-        if not Path(name_or_path).is_dir():
-            raise
-        raise ModelError(
-            f"the folder {name_or_path} holds no tokenizer that transformers can load: copy its model's "
-            "tokenizer.json and tokenizer_config.json there, or call tokenizer.save_pretrained(folder). The "
-            f"error: {str(error).partition(chr(10))[0]}"
-        ) from error
-
-
-def _local_only(name_or_path: str | Path) -> bool:
-    # Without an answer of the hub, transformers would retry each file.
-    return Path(name_or_path).is_dir() or not hub_answers()
-
-
-# Checks
-
-
-def check_weights(name_or_path: str | Path, report: Mapping[str, Any]) -> None:
-    """Raise a `ModelError` unless a model and its checkpoint have the same weights, by the report of loading."""
-    sizes = [
-        f"{key} ({tuple(shape)} in the checkpoint, {tuple(target)} in the model)"
-        for key, shape, target in report["mismatched_keys"]
-    ]
-    missing, unexpected = report["missing_keys"], report["unexpected_keys"]
-    if not (missing or sizes or unexpected):
-        return
-    wrong = _list_names(
-        {"missing weights:": missing, "other shapes:": sizes, "unexpected weights:": unexpected}
-    )
-    remedy = (
-        "The model's weights would be random there: load a complete checkpoint of a causal language model"
-        if missing or sizes
-        else "If the model does not need these weights, save the checkpoint without them: "
-        "AutoModelForCausalLM.from_pretrained(...).save_pretrained(folder)"
-    )
-    raise ModelError(f"the checkpoint does not fit the model ({name_or_path}): {wrong}. {remedy}")
-
-
-def check_embeddings(model: Any, tokenizer: Any) -> None:
-    """Raise a `ValueError` if texts, the chat template, or the begin and end tokens need a missing embedding.
-
-    Other special tokens may lack an embedding, as the image token of Gemma 3 1B does: prompts never contain them.
-    """
-    rows, template = model.get_input_embeddings().weight.shape[0], str(tokenizer.chat_template)
-    special = {t.content for t in tokenizer.added_tokens_decoder.values() if t.special}
-    begin_and_end = {tokenizer.bos_token, tokenizer.eos_token}
-    lacking = [
-        token
-        for token, index in tokenizer.get_vocab().items()
-        if index >= rows and (token not in special or token in template or token in begin_and_end)
-    ]
-    if lacking:
-        raise ValueError(
-            f"the tokenizer has {len(tokenizer):,} tokens and the model {model.config.name_or_path!r} {rows:,} "
-            f"embeddings: {_list_names({'there is no embedding for': lacking})}. Call "
-            "model.resize_token_embeddings(len(tokenizer)), train the new embeddings and save the model, or use "
-            "the model's own tokenizer"
-        )
 
 
 def check_same_tokens(model: Any, tokenizers: Mapping[str, Any]) -> None:
@@ -405,13 +258,3 @@ def drop_dropout(config: Any, source: Any) -> None:
         dropout,
     )
     config.lora_dropout = 0.0
-
-
-def _list_names(lists: Mapping[str, Collection[str]]) -> str:
-    """Return the text of an error for lists of weights or tokens: each title with the first names of its list."""
-    parts = []
-    for words, names in lists.items():
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        if names:
-            parts.append(f"{words} {', '.join(sorted(names)[:NAMED])}{more}")
-    return "; ".join(parts)
