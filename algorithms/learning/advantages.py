@@ -1,7 +1,7 @@
 """Credit assignment: from rollouts to the advantage of every completion of every agent.
 
-rewards of joint samples ─► returns (J,) ─► values of completions (G,) ─► advantages (G,), by
-`Algorithm.advantages`
+rewards of joint samples ─► `returns`, (J,) ─► `group_values`: mean over partners, (G,) ─► `Algorithm.advantages`:
+`subtract_baseline`, (G,)
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
-from llm_decpomdp.policy import Completion
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm
@@ -180,7 +179,7 @@ BASELINES: Mapping[str, Baseline] = {
 """Baseline by name."""
 
 
-def advantages(returns: Returns, baseline: Baseline, *, normalize: bool = False) -> Returns:
+def subtract_baseline(returns: Returns, baseline: Baseline, *, normalize: bool = False) -> Returns:
     """A_g = R_g - b_g of returns (..., G), over the group's standard deviation if `normalize`.
 
     The deviation is that of the returns, and nothing is centered again. Baselines that differ by a shift stay
@@ -269,57 +268,29 @@ def group_advantages(
         if options.reward_parts == "normalize_then_sum":
             from llm_decpomdp.algorithms.learning.reward_parts import sum_of_parts
 
-            compared = sum_of_parts(rollout, algorithm, options, values_of)
+            found = sum_of_parts(rollout, algorithm, options, values_of)
         else:
-            compared = compute_advantages(algorithm, groups, options)
-        for group, of_group in zip(groups, compared, strict=True):
-            leaky = {
-                agent: np.where(gains < 0, options.negative_advantage_weight * gains, gains)
-                for agent, gains in of_group.items()
+            found = algorithm.advantages(groups, options)
+            check_advantages(algorithm.name, groups, found)
+        for group, of_group in zip(groups, found, strict=True):
+            weighted = {
+                agent: np.where(values < 0, options.negative_advantage_weight * values, values)
+                for agent, values in of_group.items()
             }
-            yield GroupAdvantages(**vars(group), advantages=leaky)
+            yield GroupAdvantages(**vars(group), advantages=weighted)
 
 
-def compute_advantages(
-    algorithm: Algorithm, groups: Sequence[GroupValues], options: LearnerOptions
-) -> list[dict[str, Returns]]:
-    """Return `Algorithm.advantages`; raise a `ValueError` unless each group has an advantage for each value."""
-    compared = algorithm.advantages(groups, options)
+def check_advantages(
+    name: str, groups: Sequence[GroupValues], found: Sequence[Mapping[str, Returns]]
+) -> None:
+    """Raise a `ValueError` unless an algorithm has returned, for each group, an advantage for each value."""
     shapes = [{agent: values.shape for agent, values in group.values.items()} for group in groups]
-    actual = [{agent: np.shape(values) for agent, values in found.items()} for found in compared]
+    actual = [{agent: np.shape(values) for agent, values in of.items()} for of in found]
     if actual != shapes:
         raise ValueError(
-            f"{algorithm.name}.advantages must return a mapping from agent to an array for each group, with the "
+            f"{name}.advantages must return a mapping from agent to an array for each group, with the "
             f"shapes of `values`: expected {shapes}, got {actual}"
         )
-    return compared
-
-
-def compare(
-    groups: Sequence[GroupValues], baseline: Baseline, options: LearnerOptions
-) -> list[dict[str, Returns]]:
-    """Subtract a baseline from the values of each agent's completions.
-
-    A completion is compared with the others of its group or, if the rollout consists of whole episodes, with those
-    of all groups of its turn.
-
-    Args:
-        groups: The groups of one rollout.
-        baseline: From values (..., G) to baselines in the same shape.
-        options: `normalize_advantages`, and `step_advantage_weight` for whole episodes.
-
-    Returns:
-        For each group the advantages (G,) by agent.
-    """
-    if groups[0].num_episodes is not None:
-        from llm_decpomdp.algorithms.learning.episodes import compare_episodes
-
-        return compare_episodes(groups, baseline, options)
-    normalize = options.normalizes_groups
-    return [
-        {a: advantages(values, baseline, normalize=normalize) for a, values in group.values.items()}
-        for group in groups
-    ]
 
 
 def group_values(
@@ -347,19 +318,29 @@ def group_values(
     for index, group in enumerate(rollout.groups):
         if not all(math.isfinite(float(of_agent[index].sum())) for of_agent in targets.values()):
             raise FloatingPointError(f"a return isn't finite for {rollout.start}: {group.rewards}")
-        values.append(
-            {
-                agent: _completion_values(
-                    partner_returns(group, targets[agent][index], position),
-                    completions,
-                    options,
-                    progress,
-                    limits.get(agent),
+        of_group: dict[str, Returns] = {}
+        for position, (agent, completions) in enumerate(group.completions.items()):
+            if agent not in agents or completions[0].skipped:
+                continue
+            with_partners = partner_returns(group, targets[agent][index], position)
+            if options.joint_aggregation == "mean":
+                # A mean and not a sum: the scale of the gradient does not depend on the number of agents.
+                of_group[agent] = with_partners.mean(-1)
+            else:
+                from llm_decpomdp.algorithms.learning.completion_values import aggregate
+
+                of_group[agent] = aggregate(
+                    with_partners,
+                    options.joint_aggregation,
+                    quantile=options.aggregation_quantile,
+                    progress=progress,
                 )
-                for position, (agent, completions) in enumerate(group.completions.items())
-                if agent in agents and not completions[0].skipped
-            }
-        )
+            if options.truncated == "penalise":
+                from llm_decpomdp.algorithms.learning.completion_values import length_penalties
+
+                penalties = length_penalties(completions, options, limits.get(agent))
+                of_group[agent] = of_group[agent] - penalties
+        values.append(of_group)
     result = [
         GroupValues(
             rollout.start,
@@ -376,30 +357,3 @@ def group_values(
 
         return add_pools(result, options)
     return result
-
-
-def _completion_values(
-    partner_returns: Returns,
-    completions: Sequence[Completion],
-    options: LearnerOptions,
-    progress: float,
-    limit: int | None,
-) -> Returns:
-    """Return the value of each completion, (G,), from its returns with K choices of partners, (G, K)."""
-    if options.joint_aggregation == "mean":
-        # A mean and not a sum: the scale of the gradient does not depend on the number of agents.
-        values: Returns = partner_returns.mean(-1)
-    else:
-        from llm_decpomdp.algorithms.learning.completion_values import aggregate
-
-        values = aggregate(
-            partner_returns,
-            options.joint_aggregation,
-            quantile=options.aggregation_quantile,
-            progress=progress,
-        )
-    if options.truncated == "penalise":
-        from llm_decpomdp.algorithms.learning.completion_values import length_penalties
-
-        values = values - length_penalties(completions, options, limit)
-    return values

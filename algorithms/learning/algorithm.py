@@ -21,9 +21,9 @@ from llm_decpomdp.algorithms.learning.advantages import (
     GroupAdvantages,
     GroupValues,
     Returns,
-    compare,
     maximum,
     none,
+    subtract_baseline,
 )
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -113,6 +113,9 @@ class Algorithm:
     ) -> list[dict[str, Returns]]:
         """Compute the advantage of each completion. By default the value less the baseline.
 
+        A completion is compared with the others of its group or, if the rollout consists of whole episodes, with
+        those of all groups of its turn.
+
         Called for each rollout, also to check whether a rollout carries a gradient: change no state here.
 
         Args:
@@ -122,7 +125,18 @@ class Algorithm:
         Returns:
             For each group the advantages by agent, in the shapes of `GroupValues.values`, (G,).
         """
-        return compare(groups, self.baseline, options)
+        if groups[0].num_episodes is not None:
+            from llm_decpomdp.algorithms.learning.episodes import compare_episodes
+
+            return compare_episodes(groups, self.baseline, options)
+        normalize = options.normalizes_groups
+        return [
+            {
+                agent: subtract_baseline(values, self.baseline, normalize=normalize)
+                for agent, values in group.values.items()
+            }
+            for group in groups
+        ]
 
     def loss(self, inputs: LossInputs) -> LossOutputs:
         """Compute the loss of one agent's completions in one group. By default `losses.policy_loss`.

@@ -11,10 +11,10 @@ from llm_decpomdp.algorithms.learning.advantages import (
     Baseline,
     GroupValues,
     Returns,
-    advantages,
     leave_one_out,
     mean,
     none,
+    subtract_baseline,
 )
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 
@@ -54,7 +54,7 @@ def _pool_tokens(groups: Sequence[GroupValues], options: LearnerOptions) -> list
 def pool_advantages(
     returns: Returns, baseline: Baseline, size: int, *, normalize: bool = False
 ) -> Returns:
-    """A_g of the n of `size` episodes that reach a turn, (n,): `advantages` if all of them do.
+    """A_g of the n of `size` episodes that reach a turn, (n,): `subtract_baseline` if all of them do.
 
     Episodes that ended earlier have no completion to compare with. With `mean` or `leave_one_out`
 
@@ -69,13 +69,15 @@ def pool_advantages(
     """
     number = len(returns)
     if number == size:
-        return advantages(returns, baseline, normalize=normalize)
+        return subtract_baseline(returns, baseline, normalize=normalize)
     if baseline in (mean, leave_one_out):
-        compared = advantages(returns, leave_one_out if number > 1 else none, normalize=normalize)
+        compared = subtract_baseline(
+            returns, leave_one_out if number > 1 else none, normalize=normalize
+        )
         return compared * ((size - 1) / size) if baseline is mean else compared
     if number == 1 and baseline is not none:
         return np.zeros(1)
-    return advantages(returns, baseline, normalize=normalize)
+    return subtract_baseline(returns, baseline, normalize=normalize)
 
 
 def compare_pools(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from llm_decpomdp.algorithms.learning.advantages import (
     GroupValues,
     Returns,
-    compute_advantages,
+    check_advantages,
     none,
 )
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
@@ -76,7 +76,9 @@ def sum_of_parts(
         parts.append((without_reward, options.own_weight, replace(of_part, own_weight=1.0)))
     totals: list[dict[str, Returns]] = [{} for _ in rollout.groups]
     for part, weight, part_options in parts:
-        found = compute_advantages(algorithm, values_of(part, part_options), part_options)
+        groups = values_of(part, part_options)
+        found = algorithm.advantages(groups, part_options)
+        check_advantages(algorithm.name, groups, found)
         for total, of_group in zip(totals, found, strict=True):
             for agent, values in of_group.items():
                 scaled = weight * values

@@ -7,7 +7,11 @@ import numpy as np
 from llm_decpomdp import make
 from llm_decpomdp.agents.scripted import Scripted
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.advantages import advantages, group_advantages, leave_one_out
+from llm_decpomdp.algorithms.learning.advantages import (
+    group_advantages,
+    leave_one_out,
+    subtract_baseline,
+)
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
@@ -64,7 +68,7 @@ def noise_to_signal(
     errors, squares = [], []
     for credit in group_advantages(rollouts, [first], ALGORITHMS["marloo"], LearnerOptions()):
         words = [completion.text for completion in credit.group.completions[first]]
-        right = advantages(
+        right = subtract_baseline(
             np.array([_single_agent(env, first, word) for word in words]), leave_one_out
         )
         errors.append((credit.advantages[first] - right) ** 2)

@@ -13,12 +13,12 @@ import torch
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import (
     BASELINES,
-    advantages,
     leave_one_out,
     maximum,
     mean,
     none,
     partner_returns,
+    subtract_baseline,
     visit_weights,
 )
 from llm_decpomdp.algorithms.learning.episodes import pool_advantages
@@ -222,7 +222,7 @@ def test_what_all_episodes_come_to_is_as_before_to_the_last_bit() -> None:
     values = np.random.default_rng(0).normal(size=5)
     for baseline in BASELINES.values():
         whole = pool_advantages(values, baseline, 5)
-        assert whole.tolist() == advantages(values, baseline).tolist()
+        assert whole.tolist() == subtract_baseline(values, baseline).tolist()
     chain = collect_rollouts(
         Game(reward),
         make_tables(Game(reward))[0],
@@ -382,7 +382,7 @@ def credit(rewards: Rewards, agent: int) -> np.ndarray:
 def learned(group: Group, agent: int) -> np.ndarray:
     """The advantages of `mean`, (G,)."""
     table = partner_returns(group, np.array(group.rewards), agent)
-    return advantages(table.mean(-1), mean)
+    return subtract_baseline(table.mean(-1), mean)
 
 
 def own(rewards: Rewards, pairing: Pairing, agent: int) -> Rewards:
