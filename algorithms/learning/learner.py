@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +23,11 @@ from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import (
     LossInputs,
+    LossItem,
+    loss_items,
     mask_terms,
 )
-from llm_decpomdp.algorithms.learning.passes import (
-    LossItem,
-    TokenMetrics,
-    fill_passes,
-    group_by_prompt,
-    loss_items,
-)
+from llm_decpomdp.algorithms.learning.passes import TokenMetrics, fill_passes, group_by_prompt
 from llm_decpomdp.algorithms.learning.role_deviation import RoleDeviation
 from llm_decpomdp.algorithms.rollouts.lanes import in_lanes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
@@ -45,6 +42,20 @@ from llm_decpomdp.policy import (
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.critics.states import Features
+
+
+@dataclass(frozen=True)
+class BatchStep:
+    """One step with a batch: the divisor of its loss, and what its passes record."""
+
+    starts: float
+    """Number of starts in all processes, which the losses are divided by."""
+    old_log_probs: dict[tuple[int, str], Tensor]
+    """Log-probabilities before the first step with the batch, (G, T), by position of the group and agent."""
+    log_ratios: Sequence[dict[str, Tensor]]
+    """log(pi / pi_old) of the completions, (G,), by group and agent."""
+    metrics: TokenMetrics
+    """Sums over the tokens of the step."""
 
 
 class Learner(BaseLearner):
@@ -123,20 +134,24 @@ class Learner(BaseLearner):
         for epoch in range(self.options.updates_per_batch):
             if epoch:
                 self._step()
-            token_metrics = TokenMetrics(self._agents, several, corrects)
-            log_ratios: list[dict[str, Tensor]] = [{} for _ in active]
-            self._learn(passes, starts, old_log_probs, token_metrics, log_ratios)
+            step = BatchStep(
+                starts,
+                old_log_probs,
+                log_ratios=[{} for _ in active],
+                metrics=TokenMetrics(self._agents, several, corrects),
+            )
+            self._accumulate_passes(passes, step)
             if several:
                 from llm_decpomdp.algorithms.learning.importance_sampling import (
                     joint_effective_sample_size,
                 )
 
-                for group, ratios in zip(active, log_ratios, strict=True):
+                for group, ratios in zip(active, step.log_ratios, strict=True):
                     size = joint_effective_sample_size(group.group, group.advantages, ratios)
-                    token_metrics.add_joint(size)
+                    step.metrics.add_joint(size)
             norms = self._sum_and_clip_gradients(rollouts)
         return {
-            **token_metrics.metrics(),
+            **step.metrics.metrics(),
             **{f"grad_norm/{name}": norm for name, norm in norms.items()},
             "learning_rate": self.options.learning_rate * self._factor(),
             "groups": processes.total(len(groups)),
@@ -194,45 +209,36 @@ class Learner(BaseLearner):
         tokens = self.options.tokens_per_pass
         return microbatches if tokens is None else fill_passes(microbatches, self._agents, tokens)
 
-    def _learn(self, passes: Sequence[Sequence[LossItem]], *arguments: Any) -> None:
-        """Add the gradients of all passes by `_backward`; policies on different devices learn at once."""
+    def _accumulate_passes(self, passes: Sequence[Sequence[LossItem]], step: BatchStep) -> None:
+        """Add the gradients of all passes; policies on different devices learn at once."""
         sharded = self.is_sharded
 
-        def learn(place: int) -> None:
+        def run_pass(place: int) -> None:
             if sharded:
                 shards.announce_pass(passes, place, self._agents)
-            self._backward(passes[place], *arguments)
+            self._backward(passes[place], step)
 
-        devices = {agent: _device(policy) for agent, policy in self._agents.items()}
+        devices = [_device(self._agents[items[0].agent]) for items in passes]
         try:
-            in_lanes(learn, range(len(passes)), [devices[items[0].agent] for items in passes])
+            if len({*devices}) > 1:
+                in_lanes(run_pass, range(len(passes)), devices)
+            else:
+                for place in range(len(passes)):
+                    run_pass(place)
         except FloatingPointError:
             self._clear()  # another device may have added to a gradient behind the error
             raise
 
-    def _backward(
-        self,
-        items: Sequence[LossItem],
-        starts: float,
-        old_log_probs: dict[tuple[int, str], Tensor],
-        token_metrics: TokenMetrics,
-        log_ratios: Sequence[dict[str, Tensor]],
-    ) -> None:
-        """Add the gradient of one forward pass of an agent's policy, and fill the last three arguments.
-
-        `starts` is their number in all processes. `old_log_probs` are those before the first step; `log_ratios`
-        have log(pi / pi_old) of the completions, (G,), by group and agent.
-        """
+    def _backward(self, items: Sequence[LossItem], step: BatchStep) -> None:
+        """Add the gradient of one forward pass of an agent's policy, and record it."""
         losses = []
         for item, log_probs, mask, reference in self._log_probs(items):
             before = log_probs.detach()
             if item.counts:
-                before = old_log_probs.setdefault((item.position, item.agent), before)
+                before = step.old_log_probs.setdefault((item.position, item.agent), before)
                 log_ratio = mask_terms(log_probs.detach() - before, mask).sum(-1)
-                log_ratios[item.position][item.agent] = log_ratio
-            losses.append(
-                self._loss(item, log_probs, before, reference, mask, starts, token_metrics)
-            )
+                step.log_ratios[item.position][item.agent] = log_ratio
+            losses.append(self._loss(item, log_probs, before, reference, mask, step))
         loss = torch.stack(losses).sum()
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
@@ -273,8 +279,7 @@ class Learner(BaseLearner):
         before: Tensor,
         reference: Tensor | None,
         mask: Tensor,
-        starts: float,
-        token_metrics: TokenMetrics,
+        step: BatchStep,
     ) -> Tensor:
         """Return the weighted loss of one item, a scalar, and add its metrics."""
         sampled = _recorded_log_probs(item.completions, log_probs)
@@ -284,20 +289,18 @@ class Learner(BaseLearner):
         outputs = self.algorithm.loss(
             LossInputs(
                 agent=item.agent,
-                source=item.source,
+                group=item.group,
                 log_probs=log_probs,
                 old_log_probs=before,
                 sampler_log_probs=sampled,
                 reference_log_probs=reference,
                 mask=mask,
-                advantages=torch.as_tensor(item.source.advantages[item.agent]).to(log_probs),
+                advantages=torch.as_tensor(item.group.advantages[item.agent]).to(log_probs),
                 options=self.options,
             )
         )
-        loss = item.source.weight / starts * outputs.loss
-        self._require_finite(
-            float(loss.detach()), f"loss of {item.agent!r}", str(item.source.start)
-        )
+        loss = item.group.weight / step.starts * outputs.loss
+        self._require_finite(float(loss.detach()), f"loss of {item.agent!r}", str(item.group.start))
         if item.counts:
             terms = {
                 "entropy": -log_probs.detach(),
@@ -308,7 +311,7 @@ class Learner(BaseLearner):
                 from llm_decpomdp.algorithms.learning.kl import kl_estimate
 
                 terms["kl"] = kl_estimate(log_probs, reference)
-            token_metrics.add(item.agent, loss.detach(), mask, terms)
+            step.metrics.add(item.agent, loss.detach(), mask, terms)
         return loss
 
     def step(self) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -23,13 +24,42 @@ Reduction = Callable[[Tensor, Tensor, float | None], Tensor]
 """From terms (G, T), mask (G, T) and a number of tokens, which some reductions ignore, to a scalar."""
 
 
+class LossItem(NamedTuple):
+    """The completions of one agent in one group."""
+
+    position: int  # of the group among those from which this process learns
+    agent: str
+    group: GroupAdvantages
+    counts: bool = True  # False for a dummy, whose weight is 0
+
+    @property
+    def prompt(self) -> str:
+        """Prompt of the agent."""
+        return self.group.group.prompts[self.agent]
+
+    @property
+    def completions(self) -> tuple[Completion, ...]:
+        """Completions of the agent."""
+        return self.group.group.completions[self.agent]
+
+
+def loss_items(groups: Sequence[GroupAdvantages], include_zeros: bool = False) -> list[LossItem]:
+    """Return the loss items of groups, in order; with `include_zeros` agents learn from advantages of 0 too."""
+    return [
+        LossItem(position, agent, group)
+        for position, group in enumerate(groups)
+        for agent, advantages in group.advantages.items()
+        if include_zeros or advantages.any()
+    ]
+
+
 @dataclass(frozen=True)
 class LossInputs:
     """The input of `Algorithm.loss`: one agent's completions in one group."""
 
     agent: str
     """The agent."""
-    source: GroupAdvantages
+    group: GroupAdvantages
     """The group: start, turn, prompts, texts, rewards and values."""
     log_probs: Tensor
     """(G, T), log pi of the sampled tokens in nats, differentiable."""
@@ -49,7 +79,7 @@ class LossInputs:
     @property
     def completions(self) -> Sequence[Completion]:
         """The agent's G completions."""
-        return self.source.group.completions[self.agent]
+        return self.group.group.completions[self.agent]
 
 
 @dataclass(frozen=True)
@@ -94,7 +124,7 @@ def reduce_terms(inputs: LossInputs, terms: Tensor) -> Tensor:
     """Reduce terms (G, T) to a scalar by the reduction that the option `loss` names."""
     options = inputs.options
     fixed = options.loss == "fixed_length"
-    tokens = options.fixed_length if fixed else inputs.source.tokens.get(inputs.agent)
+    tokens = options.fixed_length if fixed else inputs.group.tokens.get(inputs.agent)
     return REDUCTIONS[options.loss](terms, inputs.mask, tokens)
 
 

@@ -4,46 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
-from llm_decpomdp.policy import Completion, TrainablePolicy, policy_attribute, to_messages
+from llm_decpomdp.algorithms.learning.losses import LossItem
+from llm_decpomdp.policy import TrainablePolicy, policy_attribute, to_messages
 
 TOKEN_METRICS = ("entropy", "kl", "clip_fraction", "mismatch")  # always written, for each agent
 CORRECTION_TERMS = ("ratio", "masked", "weight", "square")  # of importance weights
-
-
-class LossItem(NamedTuple):
-    """The completions of one agent in one group."""
-
-    position: int  # of the group among those from which this process learns
-    agent: str
-    source: GroupAdvantages
-    counts: bool = True  # False for a dummy, whose weight is 0
-
-    @property
-    def prompt(self) -> str:
-        """Prompt of the agent."""
-        return self.source.group.prompts[self.agent]
-
-    @property
-    def completions(self) -> tuple[Completion, ...]:
-        """Completions of the agent."""
-        return self.source.group.completions[self.agent]
-
-
-def loss_items(groups: Sequence[GroupAdvantages], include_zeros: bool = False) -> list[LossItem]:
-    """Return the loss items of groups, in order; with `include_zeros` agents learn from advantages of 0 too."""
-    return [
-        LossItem(position, agent, group)
-        for position, group in enumerate(groups)
-        for agent, advantages in group.advantages.items()
-        if include_zeros or advantages.any()
-    ]
 
 
 def group_by_prompt(items: Sequence[LossItem]) -> list[list[LossItem]]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from llm_decpomdp.agents.models.weights import has_shards
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.passes import LossItem
+from llm_decpomdp.algorithms.learning.losses import LossItem
 from llm_decpomdp.policy import TrainablePolicy, policy_attribute, shared_engine
 
 
@@ -40,7 +40,7 @@ def align_processes(
 
 def _dummy(item: LossItem) -> LossItem:
     """Return an item with one completion and weight 0, which any process can compute."""
-    agent, source = item.agent, item.source
+    agent, source = item.agent, item.group
     group = replace(
         source.group,
         prompts={agent: source.group.prompts[agent]},
