@@ -28,7 +28,12 @@ from typing import NamedTuple
 import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.checks import check_team, name_long_prompts
-from llm_decpomdp.algorithms.rollouts.lanes import ask_in_lanes, reuse_prefixes
+from llm_decpomdp.algorithms.rollouts.lanes import (
+    ask_in_lanes,
+    batch_by_engine,
+    reuse_prefixes,
+    use_several_lanes,
+)
 from llm_decpomdp.algorithms.rollouts.rollout import (
     Completions,
     Group,
@@ -40,7 +45,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
     TextEnv,
     Timer,
     reset_branch,
-    step,
+    step_branches,
     view,
 )
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -119,7 +124,7 @@ def collect_rollouts(
                 for move in moves
             ]
             with timer("stepping"):
-                played = step(
+                played = step_branches(
                     envs, [move.completions for move in moves], [joint for joint, _ in pairs]
                 )
             states = [
@@ -338,13 +343,13 @@ def sampling(group_size: int) -> Act:
         team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
     ) -> list[Move]:
         with timer("sampling"):
-            samples = sample(team, envs, prompts, group_size)
+            samples = sample_groups(team, envs, prompts, group_size)
         return [Move(dict(texts), groups) for texts, groups in zip(prompts, samples, strict=True)]
 
     return act
 
 
-def sample(
+def sample_groups(
     team: Team,
     envs: Sequence[TextEnv],
     prompts: Sequence[Prompts],
@@ -377,8 +382,12 @@ def sample(
             g for part in parts for g in _generate(players, envs, prompts, part, group_size)
         ]
 
-    by_agent = [of_state[agent] for agent in team for of_state in players if agent in of_state]
-    for rows, groups in ask_in_lanes(ask, by_agent):
+    batches = batch_by_engine([of[agent] for agent in team for of in players if agent in of])
+    if use_several_lanes(batches):
+        answers = ask_in_lanes(ask, batches)
+    else:
+        answers = [ask(policies) for policies in batches]
+    for rows, groups in answers:
         for (state, agent), completions in zip(rows, groups, strict=True):
             if len(completions) != group_size:
                 raise ValueError(

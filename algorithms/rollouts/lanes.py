@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 
-def _batches(policies: Sequence[Policy]) -> list[list[Policy]]:
+def batch_by_engine(policies: Sequence[Policy]) -> list[list[Policy]]:
     """Return the distinct policies; those of one engine stand together."""
     batches: dict[int, list[Policy]] = {}
     for policy in {id(policy): policy for policy in policies}.values():
@@ -31,31 +31,36 @@ def reuse_prefixes(team: Team) -> Iterator[None]:
     """Let the engines of a team reuse computations of earlier turns, until the block ends."""
     with ExitStack() as stack:
         members = (policy_attribute(policy, "members") or (policy,) for policy in team.values())
-        for policies in _batches(list(chain.from_iterable(members))):
+        for policies in batch_by_engine(list(chain.from_iterable(members))):
             reuse = policy_attribute(shared_engine(policies[0]), "reuse_prefixes")
             if reuse is not None:
                 stack.enter_context(reuse(any(map(reads_history, policies))))
         yield
 
 
-def ask_in_lanes(
-    ask: Callable[[Sequence[Policy]], Answer], policies: Sequence[Policy]
-) -> list[Answer]:
-    """Return the answers of some policies, one for each policy without an engine, and one for each engine.
+def use_several_lanes(batches: Sequence[Sequence[Policy]]) -> bool:
+    """Check whether several servers or devices can answer the batches of `batch_by_engine` at the same time."""
+    return len({*_lanes(batches)}) > 1
 
-    Several servers, and models on several devices, answer at the same time.
-    """
-    batches = _batches(policies)
+
+def ask_in_lanes(
+    ask: Callable[[Sequence[Policy]], Answer], batches: Sequence[Sequence[Policy]]
+) -> list[Answer]:
+    """Return the answers of the batches of `batch_by_engine`; servers and devices answer at the same time."""
+    return in_lanes(ask, batches, _lanes(batches))
+
+
+def _lanes(batches: Sequence[Sequence[Policy]]) -> list[str]:
+    """Return the lane of each batch."""
     firsts = [batch[0] for batch in batches]
     several = sum(map(is_remote, firsts)) > 1
     # The threads of several servers only wait. A single one is asked by the thread that trains.
     devices = [*map(_device, firsts)]
     home = next(filter(None, devices), "")  # of policies without a model too
-    lanes = [
+    return [
         f"server {place}" if several and is_remote(policy) else device or home
         for place, (policy, device) in enumerate(zip(firsts, devices, strict=True))
     ]
-    return in_lanes(ask, batches, lanes)
 
 
 def _device(policy: Policy) -> str:

@@ -221,7 +221,7 @@ def reset_branch(env: TextEnv, start: Start) -> tuple[TextEnv, dict[str, str]]:
     return branch(env), _prompts(prompts, acting_agents(env))
 
 
-def step(
+def step_branches(
     envs: Sequence[TextEnv],
     samples: Sequence[Mapping[str, tuple[Completion, ...]]],
     joints: Sequence[Joint],

@@ -17,7 +17,7 @@ from statistics import fmean
 import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.collection import align
-from llm_decpomdp.algorithms.rollouts.rollout import StepOutcome, step
+from llm_decpomdp.algorithms.rollouts.rollout import StepOutcome, step_branches
 from llm_decpomdp.benchmarks.analysis.replay import Replayed
 from llm_decpomdp.benchmarks.evaluation.play import passes
 from llm_decpomdp.branching import require_simultaneous
@@ -102,7 +102,7 @@ def credits(groups: Iterable[Replayed], seed: int = 0) -> Iterator[Credit]:
             for game, of_game in zip(games, joints, strict=True)
         ]
         pairs = [align(len(j), len(g.agents)).joint for g, j in zip(games, joints, strict=True)]
-        results = step([game.replayed.env for game in games], samples, pairs)
+        results = step_branches([game.replayed.env for game in games], samples, pairs)
         for game, of_game, outcomes in zip(games, joints, results, strict=True):
             game.outcomes.update(zip(of_game, outcomes, strict=True))
             yield from game.credits()

@@ -22,7 +22,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
     StepOutcome,
     TextEnv,
     reset_branch,
-    step,
+    step_branches,
 )
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors, writing
 from llm_decpomdp.benchmarks.config.load import ASKS_OUTSIDE, asks_outside
@@ -128,7 +128,7 @@ def _play(
             else:
                 states.append((place, *state))
         groups = [place.group for place, _, _ in states]
-        results = step(
+        results = step_branches(
             [env for _, env, _ in states],
             [group.completions for group in groups],
             [group.joint for group in groups],

@@ -12,7 +12,7 @@ from typing import Any
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Gold, RandomText, Scripted
-from llm_decpomdp.algorithms.rollouts.collection import sample
+from llm_decpomdp.algorithms.rollouts.collection import sample_groups
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_run_errors
 from llm_decpomdp.benchmarks.evaluation import teams
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
@@ -138,7 +138,7 @@ def _ask_policy(env: DecPOMDPEnv, agent: str, policy: Policy, prompt: str) -> Co
     if not quick:
         print(f"{agent} is writing ...", end="", file=sys.stderr, flush=True)
     try:
-        (completions,) = sample({agent: policy}, [env], [{agent: prompt}], 1)
+        (completions,) = sample_groups({agent: policy}, [env], [{agent: prompt}], 1)
     finally:  # an error has a line of its own
         if not quick:
             print(f" {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)

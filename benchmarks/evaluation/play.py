@@ -17,7 +17,13 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
-from llm_decpomdp.algorithms.rollouts.collection import Act, Move, Prompts, play_episodes, sample
+from llm_decpomdp.algorithms.rollouts.collection import (
+    Act,
+    Move,
+    Prompts,
+    play_episodes,
+    sample_groups,
+)
 from llm_decpomdp.algorithms.rollouts.histories import restore_histories
 from llm_decpomdp.algorithms.rollouts.rollout import (
     Completions,
@@ -59,7 +65,7 @@ def act_simultaneously(
         alone = nullcontext() if isinstance(team[agents[0]], Endpoint) else _ONE_AT_A_TIME
         part = [{agent: texts[agent] for agent in agents if agent in texts} for texts in prompts]
         with alone, timer("+".join(agents)):
-            samples = sample({agent: team[agent] for agent in agents}, envs, part, 1)
+            samples = sample_groups({agent: team[agent] for agent in agents}, envs, part, 1)
         for completions, groups in zip(answers, samples, strict=True):
             completions |= groups
     return [

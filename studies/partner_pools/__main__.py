@@ -61,8 +61,8 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
-from llm_decpomdp.algorithms.rollouts.collection import play_episodes, sample
-from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, reset_branch, step
+from llm_decpomdp.algorithms.rollouts.collection import play_episodes, sample_groups
+from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, reset_branch, step_branches
 from llm_decpomdp.benchmarks.evaluation.folder import estimate_text
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
 from llm_decpomdp.benchmarks.evaluation.statistics import paired_difference, share
@@ -125,7 +125,7 @@ def play(folder: Path, names: Sequence[str], samples: int) -> tuple[Answers, lis
     starts = setting.starts()
     prompts = [reset_branch(setting.env, start)[1] for start in starts]
     texts = [{name: of[name.partition("/")[2]] for name in players} for of in prompts]
-    groups = sample(players, [setting.env] * len(starts), texts, samples)
+    groups = sample_groups(players, [setting.env] * len(starts), texts, samples)
     return {name: [group[name] for group in groups] for name in players}, starts, setting.env
 
 
@@ -166,7 +166,7 @@ class AnswerJudge:
         if not joint:
             return 0.0
         branch, _ = reset_branch(self.env, self.starts[task])
-        (outcomes,) = step([branch], [groups], [joint])
+        (outcomes,) = step_branches([branch], [groups], [joint])
         return sum(outcome.info["solved"] for outcome in outcomes) / len(groups[AUX])
 
 

@@ -12,7 +12,7 @@ from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.partner_pool import PartnerOptions, PartnerPool
 from llm_decpomdp.agents.scripted import Constant, RandomText
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
-from llm_decpomdp.algorithms.rollouts.collection import sample
+from llm_decpomdp.algorithms.rollouts.collection import sample_groups
 from llm_decpomdp.policy import Policy, reads_history
 
 NAMES = ("a", "b", "c")
@@ -78,7 +78,7 @@ def test_the_partner_of_each_state_answers_in_it():
     team: dict[str, Policy] = {"aux_0": players, "main_0": Constant("main")}
     envs = [state(str(task)) for task in range(20)]
     prompts = [{"aux_0": "", "main_0": ""} for _ in envs]
-    samples = sample(team, envs, prompts, 2)
+    samples = sample_groups(team, envs, prompts, 2)
     expected = drawn(players, 20)
     assert [[c.text for c in of["aux_0"]] for of in samples] == [[name] * 2 for name in expected]
     assert all(c.text == "main" for of in samples for c in of["main_0"])

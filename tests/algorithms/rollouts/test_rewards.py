@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.rollouts.rollout import step
+from llm_decpomdp.algorithms.rollouts.rollout import step_branches
 from llm_decpomdp.policy import Completion
 
 
@@ -32,7 +32,7 @@ class Paying:
 def reward_of(value: Any) -> float:
     samples: Any = [{"x": (Completion("a"),), "y": (Completion("b"),)}]
     env: Any = Paying(value)
-    ((outcome,),) = step([env], samples, [((0, 0),)])
+    ((outcome,),) = step_branches([env], samples, [((0, 0),)])
     assert type(outcome.reward) is float
     return outcome.reward
 

@@ -14,7 +14,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.checks import ENOUGH, describe_prompts, long_first_prompts
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, sample
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, sample_groups
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import reward_metrics
@@ -60,7 +60,7 @@ def test_a_policy_that_reads_states_gets_lists() -> None:
     reader = StateReader(Recurrent(3, 8, 1), "ab", 3)
     envs: list[Any] = [EchoEnv(), EchoEnv()]
     prompts = [{"x": "a", "y": "b"}, {"x": "c"}]
-    samples = sample({"x": reader, "y": reader}, envs, prompts, 1)
+    samples = sample_groups({"x": reader, "y": reader}, envs, prompts, 1)
     assert [[*answers] for answers in samples] == [["x", "y"], ["x"]]
     assert samples[0]["x"][0].text == "x, y, x"
 

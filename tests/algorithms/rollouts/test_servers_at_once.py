@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.algorithms.rollouts.collection import sample
+from llm_decpomdp.algorithms.rollouts.collection import sample_groups
 from llm_decpomdp.algorithms.rollouts.lanes import in_lanes
 from llm_decpomdp.policy import Completion
 
@@ -52,7 +52,7 @@ PROMPTS = [{"x": "1", "y": "2", "z": "3"}, {"x": "4", "z": "5"}]
 def test_servers_answer_at_the_same_time_and_in_the_order_of_the_agents() -> None:
     both = threading.Barrier(2)  # breaks, if the second is asked after the first has answered
     team: Any = {"x": Far("far", both), "y": Near("near", None), "z": Far("other", both)}
-    answers = sample(team, [], PROMPTS, 2)
+    answers = sample_groups(team, [], PROMPTS, 2)
     texts = [{agent: [c.text for c in group] for agent, group in said.items()} for said in answers]
     assert texts == [
         {"x": ["far 1"] * 2, "y": ["near 2"] * 2, "z": ["other 3"] * 2},
@@ -63,24 +63,24 @@ def test_servers_answer_at_the_same_time_and_in_the_order_of_the_agents() -> Non
 def test_one_server_is_asked_by_the_thread_that_trains() -> None:
     alone: Any = {"x": Far("far", threading.Barrier(1)), "y": Near("n", None), "z": Near("o", None)}
     before = threading.active_count()
-    sample(alone, [], PROMPTS, 1)
+    sample_groups(alone, [], PROMPTS, 1)
     assert threading.active_count() == before
 
 
 def test_an_error_of_a_server_is_raised() -> None:
     team: Any = {"x": Far("far", None), "y": Near("n", None), "z": Broken("broken", None)}
     with pytest.raises(ConnectionError, match="no server"):
-        sample(team, [], PROMPTS, 1)
+        sample_groups(team, [], PROMPTS, 1)
 
 
 def test_models_on_two_devices_sample_at_the_same_time() -> None:
     both = threading.Barrier(2)
     team: Any = {"x": OnDevice("gpu:0", both), "y": OnDevice("gpu:1", both)}
-    answers = sample(team, [], [{"x": "1", "y": "2"}], 1)
+    answers = sample_groups(team, [], [{"x": "1", "y": "2"}], 1)
     assert [answers[0][agent][0].text for agent in "xy"] == ["gpu:0 1", "gpu:1 2"]
     same: Any = {name: OnDevice("gpu:0", None) for name in "xy"}
     before = threading.active_count()
-    sample(same, [], [{"x": "1", "y": "2"}], 1)
+    sample_groups(same, [], [{"x": "1", "y": "2"}], 1)
     assert threading.active_count() == before
 
 

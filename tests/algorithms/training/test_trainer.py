@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.algorithms.rollouts.collection import MAX_ROWS, sample
+from llm_decpomdp.algorithms.rollouts.collection import MAX_ROWS, sample_groups
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import defer_signals
@@ -273,7 +273,7 @@ def test_many_prompts_are_sampled_in_batches_that_fit_memory(
 ) -> None:
     team, states = make_team(), 3 * MAX_ROWS // group_size or 2
     prompts = [dict.fromkeys("xy", "ab"[state % 2]) for state in range(states)]
-    found = sample(team, [make_env()] * states, prompts, group_size)
+    found = sample_groups(team, [make_env()] * states, prompts, group_size)
     batches = team["x"].batches
     assert [prompt for batch in batches for prompt in batch] == [state["x"] for state in prompts]
     assert max(map(len, batches)) == max(1, MAX_ROWS // group_size)
