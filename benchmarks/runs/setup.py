@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
@@ -150,7 +150,8 @@ def resolve(
     if edit is not None:
         config = edit(config, train_env.possible_agents)
     # Everything that needs no data is checked first: loading data may take minutes.
-    config, team, algorithm, learner = fit(config, train_env)
+    checked = check_run(config, train_env)
+    config, team = checked.config, checked.team
     check_opponent(config.algorithm.named_comparator, train_env.possible_agents)
     team.check()
     check_trainable(team.policies)
@@ -166,9 +167,9 @@ def resolve(
             train_env=train_env,
             eval_env=eval_env,
             team=team,
-            algorithm=algorithm,
+            algorithm=checked.algorithm,
             # Schedules of the learner fall to the end of the run.
-            learner=replace(learner, total_updates=len(batches)),
+            learner=replace(checked.learner, total_updates=len(batches)),
             trainer=trainer_options(config),
             batches=batches,
             eval_starts=[Start(task_id=task.task_id) for task in held_out],
@@ -207,14 +208,25 @@ def validate(config: Config) -> Config:
     with raise_config_errors():
         config.make_train_env()  # it alone sees `train_split`, which it may refuse
         env = config.make_eval_env()
-    return fit(config, env)[0]
+    return check_run(config, env).config
 
 
-def fit(config: Config, env: DecPOMDPEnv) -> tuple[Config, TeamSpec, Algorithm, LearnerOptions]:
+class CheckedRun(NamedTuple):
+    """A configuration that fits its environment, and what it declares."""
+
+    config: Config
+    """With the sizes that only the environment knows."""
+    team: TeamSpec
+    algorithm: Algorithm
+    learner: LearnerOptions
+    """The options of the learner for a run of one update."""
+
+
+def check_run(config: Config, env: DecPOMDPEnv) -> CheckedRun:
     """Check a configuration against its environment, and set the sizes that only the environment knows.
 
-    Returns:
-        The configuration, its team and its algorithm as declared, and the options of the learner for one update.
+    Raises:
+        ConfigError: If values do not fit each other or the environment.
     """
     config = config.with_sizes(env)
     if config.output.trackers:
@@ -268,7 +280,7 @@ def fit(config: Config, env: DecPOMDPEnv) -> tuple[Config, TeamSpec, Algorithm, 
         raise ConfigError(f"section algorithm: {error}") from None
     if config.learner.shards > 1:
         check_shards(config, team.policies, algorithm, learner)
-    return config, team, algorithm, learner
+    return CheckedRun(config, team, algorithm, learner)
 
 
 def learner_options(config: Config, total_updates: int, team: TeamSpec) -> LearnerOptions:
