@@ -175,7 +175,7 @@ class _Batch:
     def step(self) -> None:
         """Draw a token of each row, drop the rows that ended, and compute the next logits."""
         assert self._steps is not None
-        tokens = self._rows.draw(self._logits)
+        tokens = self._rows.add_tokens(self._logits)
         going = self._rows.drop_ended()
         if not going:
             self._steps, self._columns = None, []

@@ -48,7 +48,7 @@ def sample_by_generate(
 
 
 class _ForceDrawnTokens(LogitsProcessor):
-    """Makes `generate` take the tokens of `SampledRows.draw`; rows that ended go on with any token."""
+    """Makes `generate` take the tokens of `SampledRows.add_tokens`; rows that ended go on with any token."""
 
     def __init__(self, rows: SampledRows) -> None:
         self._rows = rows
@@ -56,7 +56,7 @@ class _ForceDrawnTokens(LogitsProcessor):
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         tokens = torch.zeros(len(scores), dtype=torch.long, device=scores.device)
-        tokens[self._live] = self._rows.draw(scores[self._live])
+        tokens[self._live] = self._rows.add_tokens(scores[self._live])
         self._live = self._live[self._rows.drop_ended()]
         return torch.full_like(scores, -torch.inf).scatter(1, tokens.unsqueeze(1), 0.0)
 

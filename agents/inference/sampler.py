@@ -1,6 +1,6 @@
 """From the prompts' token ids to sampled ids and their log-probabilities.
 
-`sample` is the loop. `SampledRows` holds the rows of a batch, and `draw` draws one token for each of them.
+`sample` is the loop. `SampledRows` holds the rows of a batch, and `draw_tokens` draws one token for each of them.
 
 Letters: B prompts, S samples of each, N = B * S rows (fewer as they end), P prompt tokens, T new tokens,
 V vocabulary. Masks: 1 = counts.
@@ -153,7 +153,7 @@ def sample(
         )
     )
     while True:
-        tokens = rows.draw(logits)  # (N,)
+        tokens = rows.add_tokens(logits)  # (N,)
         lines, going = rows.lines, rows.drop_ended()
         if prefixes is not None:
             for line in sorted({*range(len(lines))} - {*going}):
@@ -242,11 +242,11 @@ class SampledRows:
         """Return the adapter of each live row."""
         return [self._names[row] for row in self.lines]
 
-    def draw(self, logits: Tensor) -> Tensor:
+    def add_tokens(self, logits: Tensor) -> Tensor:
         """Draw and record one token of each line; return the tokens."""
         alive = self._alive
         lengths = self._lengths[alive]
-        tokens, log_probs = draw(logits, self._options, self._uniform[alive, lengths])
+        tokens, log_probs = draw_tokens(logits, self._options, self._uniform[alive, lengths])
         self._tokens[alive, lengths] = tokens
         self._log_probs[alive, lengths] = log_probs
         self._length += 1
@@ -357,7 +357,7 @@ class RowOptions:
         return replace(self, **tensors)
 
 
-def draw(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, Tensor]:
+def draw_tokens(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[Tensor, Tensor]:
     """Draw one token for each row, by inverting the cumulative distribution.
 
     Args:

@@ -36,16 +36,16 @@ from llm_decpomdp.agents.inference.sampler import (
     sample_static,
 )
 from llm_decpomdp.agents.inference.stop_strings import TokenDecoder, stop_length
-from llm_decpomdp.agents.models.agreement import (
+from llm_decpomdp.agents.models.features import hidden_means
+from llm_decpomdp.agents.models.methods import (
     SamplingMethod,
     ScoringMethod,
     agrees_with_fused_kernels,
-    choose_sampling,
-    choose_scoring,
+    choose_sampling_method,
+    choose_scoring_method,
     continues_prefixes,
     warn_of_padding,
 )
-from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.prompting import end_id, end_ids
 from llm_decpomdp.agents.models.weights import resolve_compute_dtype, round_weights, weights_as
 from llm_decpomdp.policy import SKIPPED, Completion
@@ -87,7 +87,10 @@ class ModelEngine:
         self.end_id = end_id(tokenizer, self.end_ids)
         """The end token of completions that are not sampled: that of the chat template, or the tokenizer's."""
         self.caching = caching or Caching()
-        self._sample: SamplingMethod = sample_static if self.caching.static_cache else sample
+        self.sampling_method: SamplingMethod = (
+            sample_static if self.caching.static_cache else sample
+        )
+        """The fastest method that agrees with the model, once the model was checked (`methods.py`)."""
         self._checked: set[str | None] = set()  # adapters whose samples agree with a plain pass
         self.prefix_cache = self.caching.prefix_cache
         """Gigabytes for keys and values of earlier turns; 0 if the model cannot continue from them."""
@@ -149,19 +152,19 @@ class ModelEngine:
             return self._sample_in_turn(adapters, prompts, num_samples)
         unchecked = [prompt for prompt in prompts if prompt.adapter not in self._checked]
         if unchecked:
-            self._sample = choose_sampling(self, unchecked, self._sample)
+            self.sampling_method = choose_sampling_method(self, unchecked, self.sampling_method)
             self._checked.update(adapters)
-        # Before `_sample`, which may sort the prompts of a generator.
+        # Before the method, which may sort the prompts of a generator.
         prompts = [prompt.draw_numbers(num_samples) for prompt in prompts]
         if self.sample_in_flight is not None:
-            return self.sample_in_flight(self._sample, prompts, num_samples)
+            return self.sample_in_flight(self.sampling_method, prompts, num_samples)
         method = self._method(prompts)
-        return self.draw(method, prompts, num_samples, self.compute_dtype, self.end_ids)
+        return self.run_method(method, prompts, num_samples, self.compute_dtype, self.end_ids)
 
     def _method(self, prompts: Sequence[Prompt]) -> SamplingMethod:
         """Return the method that agrees with the model, with the options of `Caching` that apply to it."""
-        if self._sample is not sample:
-            return self._sample
+        if self.sampling_method is not sample:
+            return self.sampling_method
         if self._prefixes is not None and self._continues(prompts):
             self._prefixes.use_weights(self.model.parameters())
             return partial(sample, prefixes=self._prefixes)
@@ -213,7 +216,7 @@ class ModelEngine:
         finally:
             self._prefixes = None
 
-    def draw(
+    def run_method(
         self,
         method: SamplingMethod,
         prompts: Sequence[Prompt],
@@ -221,7 +224,7 @@ class ModelEngine:
         dtype: torch.dtype,
         end_ids: Sequence[int],
     ) -> list[SampledRow]:
-        """Draw completions of all prompts by a method, with weights rounded to `dtype`."""
+        """Sample completions of all prompts by a method, with weights rounded to `dtype`."""
         with self.sampling_weights(prompts, dtype) as set_adapters:
             return method(
                 self.model, prompts, num_samples, end_ids, set_adapters, self.text.decode_whole
@@ -298,7 +301,7 @@ class ModelEngine:
     def _can_pack(self, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> bool:
         """Check whether rows can be packed, by the model and by their lengths."""
         if self._packs is None:
-            self._packs, self._score_unpacked = choose_scoring(
+            self._packs, self._score_unpacked = choose_scoring_method(
                 self.model, self.compute_dtype, (*prompt, *rows[0])
             )
             self._fuses = (

@@ -48,10 +48,10 @@ from llm_decpomdp.agents.inference.log_probs import (
     padded_log_probs,
     split_rows,
 )
-from llm_decpomdp.agents.models.agreement import choose_scoring
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.hollow import is_hollow, read_weights
+from llm_decpomdp.agents.models.methods import choose_scoring_method
 from llm_decpomdp.agents.models.weights import has_shards, is_shard, whole
 from llm_decpomdp.policy import Completion, Policy, Team
 
@@ -106,7 +106,7 @@ class ShardedEngine(ModelEngine):
         self.gather()
         # On fixed tokens, so that all processes choose the same method.
         tokens = range(len(engine.tokenizer))[:24]
-        self._packs, self._score_unpacked = choose_scoring(
+        self._packs, self._score_unpacked = choose_scoring_method(
             self._sampler.model, self.compute_dtype, tokens
         )
         self.free()

@@ -18,9 +18,9 @@ from typing import NamedTuple, TypeVar
 import torch
 
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow
-from llm_decpomdp.agents.models.agreement import mean_difference, mismatch_limit
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents.models.methods import mean_difference, mismatch_limit
 from llm_decpomdp.agents.remote.client import ServedWeights, VllmClient, to_requests
 from llm_decpomdp.agents.remote.options import (
     BASE,

@@ -28,7 +28,7 @@ from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     RowOptions,
     SampledRow,
-    draw,
+    draw_tokens,
     sample,
     truncate,
 )
@@ -261,7 +261,7 @@ LOGITS = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
 
 
 def frequencies(sampling: Sampling, count: int = 20_000) -> torch.Tensor:
-    tokens, _ = draw(LOGITS.repeat(count, 1), options(*[sampling] * count), uniform(count))
+    tokens, _ = draw_tokens(LOGITS.repeat(count, 1), options(*[sampling] * count), uniform(count))
     return torch.bincount(tokens, minlength=4) / count
 
 
@@ -287,7 +287,7 @@ def test_tokens_come_as_often_as_the_tempered_softmax_says(temperature: float) -
 
 def test_log_probabilities_are_those_of_the_full_tempered_softmax() -> None:
     sampling = Sampling(temperature=0.5, top_k=2)
-    tokens, log_probs = draw(LOGITS, options(sampling), uniform(1))
+    tokens, log_probs = draw_tokens(LOGITS, options(sampling), uniform(1))
     torch.testing.assert_close(log_probs, (LOGITS / 0.5).log_softmax(-1)[0, tokens])
 
 
@@ -321,10 +321,10 @@ def test_rows_of_one_batch_have_options_of_their_own() -> None:
     logits = torch.randn(len(each) * 500, 50, generator=torch.Generator().manual_seed(1)) * 2
     numbers = uniform(len(logits))
     rows = [sampling for sampling in each for _ in range(500)]
-    together, scores = draw(logits, options(*rows), numbers)
+    together, scores = draw_tokens(logits, options(*rows), numbers)
     for index, sampling in enumerate(each):
         part = slice(index * 500, index * 500 + 500)
-        alone, score = draw(logits[part], options(*[sampling] * 500), numbers[part])
+        alone, score = draw_tokens(logits[part], options(*[sampling] * 500), numbers[part])
         assert torch.equal(together[part], alone)
         torch.testing.assert_close(scores[part], score)
 
@@ -333,7 +333,7 @@ def test_a_token_without_probability_is_never_drawn() -> None:
     logits = torch.full((5000, 6), -torch.inf)
     logits[:, 2] = 0.0
     logits[:, 4] = 1.0
-    tokens, _ = draw(logits, options(*[Sampling()] * 5000), uniform(5000))
+    tokens, _ = draw_tokens(logits, options(*[Sampling()] * 5000), uniform(5000))
     assert set(tokens.tolist()) == {2, 4}
 
 

@@ -13,7 +13,7 @@ from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Samplin
 from llm_decpomdp.agents.inference.sampler import Prompt, sample, sample_static
 from llm_decpomdp.agents.inference.static_cache import StaticSteps
 from llm_decpomdp.agents.loading import load_policy
-from llm_decpomdp.agents.models.agreement import METHODS
+from llm_decpomdp.agents.models.methods import METHODS
 from tests.agents.conftest import SIZE, Make
 
 END = 0
@@ -95,7 +95,7 @@ def test_rows_of_adapters_keep_them(make_policy: Make, tmp_path: Any) -> None:
                     torch.randn(weight.shape, generator=torch.Generator().manual_seed(number))
                 )
         texts.append([c.tokens for c in policy.generate(["abc", "de"], 5)[0]])
-        assert policy.engine._sample is (sample_static if static else sample)
+        assert policy.engine.sampling_method is (sample_static if static else sample)
     assert texts[0] == texts[1]
 
 
@@ -113,10 +113,10 @@ def test_a_model_that_does_not_agree_is_sampled_without(
     step = StaticSteps._step
     monkeypatch.setattr(StaticSteps, "_step", lambda self: 2 * step(self))
     policy = make_policy()
-    policy.engine._sample = METHODS[0]
+    policy.engine.sampling_method = METHODS[0]
     with caplog.at_level(logging.WARNING):
         policy.generate(["abc"], 2)
-    assert policy.engine._sample is sample
+    assert policy.engine.sampling_method is sample
     assert "without a static cache: with one its samples differ by" in caplog.text
 
 

@@ -13,10 +13,10 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from llm_decpomdp.agents.inference.log_probs import plain_log_probs
 from llm_decpomdp.agents.inference.options import Prompting, Sampling
-from llm_decpomdp.agents.models import agreement
-from llm_decpomdp.agents.models.agreement import MismatchError
+from llm_decpomdp.agents.models import methods
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents.models.methods import MismatchError
 from llm_decpomdp.agents.models.prompting import context_length
 from llm_decpomdp.agents.models.tiny import CharacterEncoder, character_tokenizer
 from llm_decpomdp.policy import Completion, PromptTooLong
@@ -113,7 +113,7 @@ def test_slower_methods_are_announced_and_draw_by_the_same_random_numbers(
     kind: str, words: str, prompts: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = (policy_of(random_model(kind)) for _ in range(2))
-    second.engine._sample = agreement.sample_without_cache
+    second.engine.sampling_method = methods.sample_without_cache
     with caplog.at_level(logging.WARNING, "llm_decpomdp"):
         groups = first.generate(prompts, 4)
     for prompt, group in zip(prompts, groups, strict=True):
@@ -171,13 +171,13 @@ def test_a_model_that_is_random_is_refused() -> None:
 def count_checks(policy: CausalLM, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note the prompts of each comparison of a policy's engine."""
     counts: list[int] = []
-    measure = agreement._sampling_difference
+    measure = methods._sampling_difference
 
     def spy(engine: ModelEngine, method: Any, probes: Any, dtype: torch.dtype) -> float:
         counts.append(len(probes))
         return measure(engine, method, probes, dtype)
 
-    monkeypatch.setattr(agreement, "_sampling_difference", spy)
+    monkeypatch.setattr(methods, "_sampling_difference", spy)
     return counts
 
 
@@ -194,7 +194,7 @@ def test_stop_strings_and_early_ends_leave_enough_tokens_to_compare() -> None:
     policy = policy_of(random_model("rwkv"), stop=list(ALPHABET))
     policy.engine.end_ids = list(range(len(ALPHABET) + 1))
     assert len(policy.generate(["ab"], 1)[0][0].tokens) == 1
-    assert policy.engine._sample is agreement.sample_without_cache
+    assert policy.engine.sampling_method is methods.sample_without_cache
 
 
 def test_each_adapter_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,23 +212,23 @@ def test_each_adapter_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_in_half_precision_faults_are_found_and_rounding_is_none(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agreement, "LIMIT_ROUNDED", 1e-6)  # every difference is looked at closely
+    monkeypatch.setattr(methods, "LIMIT_ROUNDED", 1e-6)  # every difference is looked at closely
     policy = policy_of(random_model(kind), compute_dtype="bfloat16")
     policy.generate(PROMPTS, 4)
-    method = policy.engine._sample
-    assert method is (agreement.sample if kind == "llama" else agreement.sample_by_length)
+    method = policy.engine.sampling_method
+    assert method is (methods.sample if kind == "llama" else methods.sample_by_length)
 
 
 def test_differences_are_those_at_temperature_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = [agreement.mismatch_limit(dtype) for dtype in (torch.float32, torch.bfloat16)]
+    limits = [methods.mismatch_limit(dtype) for dtype in (torch.float32, torch.bfloat16)]
     assert limits == [1e-3, 0.05]
-    monkeypatch.setattr(agreement, "mean_difference", lambda *_: 1.0)
+    monkeypatch.setattr(methods, "mean_difference", lambda *_: 1.0)
     for temperature in (1.0, 0.5):
         policy = policy_of(random_model("rwkv"), temperature=temperature)
         prompt = policy.request("ab")
         assert prompt is not None
-        arguments = (policy.engine, agreement.sample, agreement._probes([prompt]), torch.float32)
-        assert agreement._sampling_difference(*arguments) == temperature
+        arguments = (policy.engine, methods.sample, methods._probes([prompt]), torch.float32)
+        assert methods._sampling_difference(*arguments) == temperature
 
 
 def test_random_numbers_of_a_first_batch_are_those_of_any_other(make_policy: Make) -> None:

@@ -1,12 +1,12 @@
-"""Checks that fast computations of log-probabilities agree with a plain pass, and slower ones for other models.
+"""Choice of the sampling and scoring methods of a model: the fastest ones that agree with a plain pass.
 
 Sampling uses a cache and pads prompts. Learning packs or pads completions. Some models then compute other
 log-probabilities: they keep state outside the cache, do not mask padding, or scale positions by the length so far.
 A plain pass has one row, and no cache, packing or padding.
 
-An engine calls `choose_sampling` before it samples a policy for the first time, and `choose_scoring` before its
-first scores. A method that disagrees with a plain pass is not used. If all sampling methods disagree, the model is
-refused.
+An engine calls `choose_sampling_method` before it samples a policy for the first time, and `choose_scoring_method`
+before its first scores. A method that disagrees with a plain pass is not used. If all sampling methods disagree,
+the model is refused.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class MismatchError(ValueError):
     """A model's log-probabilities depend on how they are computed, so that no learner can trust its samples."""
 
 
-def choose_sampling(
+def choose_sampling_method(
     engine: ModelEngine, prompts: Sequence[Prompt], start: SamplingMethod
 ) -> SamplingMethod:
     """Return the fastest sampling method that agrees with a plain pass for the first prompt of each adapter.
@@ -167,7 +167,7 @@ def _sampling_difference(
     engine: ModelEngine, method: SamplingMethod, probes: Sequence[Prompt], dtype: torch.dtype
 ) -> float:
     """Return the largest mean difference of a prompt's samples from a plain pass, in nats at temperature 1."""
-    rows = engine.draw(method, probes, SAMPLES, dtype, NO_END)
+    rows = engine.run_method(method, probes, SAMPLES, dtype, NO_END)
     differences = []
     for index, prompt in enumerate(probes):
         samples, divisor = rows[index * SAMPLES : (index + 1) * SAMPLES], prompt.sampling.divisor
@@ -180,7 +180,7 @@ def _sampling_difference(
     return float(torch.tensor(differences).max())  # NaN if one of them is NaN, unlike max()
 
 
-def choose_scoring(
+def choose_scoring_method(
     model: Any, dtype: torch.dtype, tokens: Sequence[int]
 ) -> tuple[bool, ScoringMethod]:
     """Return whether rows of tokens can be packed, and the method for those that are not."""
@@ -365,7 +365,7 @@ def sample_without_cache(
         while len(ids):
             set_adapters(rows.adapters())
             logits = model(input_ids=ids, use_cache=False, logits_to_keep=1).logits[:, -1]
-            tokens = rows.draw(logits)
+            tokens = rows.add_tokens(logits)
             ids = torch.cat([ids, tokens.unsqueeze(1)], 1)[rows.drop_ended()]
         finished += rows.finish()
     return finished
