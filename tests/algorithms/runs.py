@@ -227,7 +227,7 @@ def run_and_die(folder: Path, moment: str) -> None:
     trainer = build(folder, **KILLED)
     optimizers = trainer.learner._optimizers
     if moment == "sampling":  # an update asks twice, and so does an evaluation in one or two parts
-        trainer._train_update = on_call(2, trainer._train_update, lambda: sample_and_die(trainer))
+        trainer._run_update = on_call(2, trainer._run_update, lambda: sample_and_die(trainer))
     elif moment == "between policies":
         optimizers["y"].step = on_call(5, optimizers["y"].step)
     elif moment == "between steps":
@@ -246,7 +246,7 @@ def run_and_die(folder: Path, moment: str) -> None:
 
 def sample_and_die(trainer: Run) -> None:
     trainer.team["y"].generate = die
-    Trainer._train_update(trainer)
+    Trainer._run_update(trainer)
 
 
 def fork(work: Callable[[], None]) -> int:
@@ -394,7 +394,7 @@ def work_together(folder: Path) -> None:
     )
     broken = build(folder / "broken", UNEVEN)
     if processes.rank() == 1:
-        broken._train_update = on_call(2, broken._train_update, interrupt)
+        broken._run_update = on_call(2, broken._run_update, interrupt)
     try:
         broken.run_updates()
     except Exception as error:

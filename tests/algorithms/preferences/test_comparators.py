@@ -200,7 +200,7 @@ def test_a_run_beside_another_team_goes_on_where_it_stopped(tmp_path: Path) -> N
     straight = compared_run(tmp_path / "straight")
     straight.run_updates()
     parts = compared_run(tmp_path / "parts", checkpoint_every=1)
-    parts._train_update(), parts.save()
+    parts._run_update(), parts.save()
     again = compared_run(tmp_path / "parts", checkpoint_every=1)
     assert again.resume() == 1
     again.run_updates()
