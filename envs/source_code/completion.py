@@ -92,7 +92,15 @@ def read(completion: str, function: str, given: Collection[str] = (), opening: s
 
 
 class CompletionReader(CompletionBlocks):
-    """Reads several functions out of one completion, whose arguments are those of `CompletionBlocks`."""
+    """Reads several functions out of one completion.
+
+    Args:
+        completion: As of `read`.
+        given: As of `read`.
+        opening: As of `read`.
+        prompt: Code that the prompt shows. A block whose functions are all the same there is a quotation: they
+            count where the completion has no others of their names.
+    """
 
     def read(self, function: str) -> Reading:
         """Read the definition of a function, and the code that goes with it."""

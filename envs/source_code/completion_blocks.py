@@ -53,15 +53,7 @@ class _Place:
 
 
 class CompletionBlocks:
-    """The blocks of a completion, and the definitions of functions in them.
-
-    Args:
-        completion: As of `completion.read`.
-        given: As of `completion.read`.
-        opening: As of `completion.read`.
-        prompt: Code that the prompt shows. A block whose functions are all the same there is a quotation: they
-            count where the completion has no others of their names.
-    """
+    """The blocks of a completion, and the definitions of functions in them; arguments as of `CompletionReader`."""
 
     def __init__(
         self, completion: str, given: Collection[str] = (), opening: str = "", prompt: str = ""
