@@ -42,6 +42,14 @@ def test_a_worker_returns_the_fields_of_an_execution():
     assert expected == {field.name for field in fields(Execution)}
 
 
+def test_a_program_that_crashes_its_worker_has_called_no_helper():
+    job = _job(program(SQUARE), TESTS, SHORT) | {"helpers": [["aux_0", "aux"]]}
+    result = _failed_result(job, "crashed", "", False)
+    assert [test[0] for test in result["tests"]] == [False, False]
+    assert (result["helper_calls"], result["reached"]) == ([0], [0, 0])
+    assert result["helpers_used"] == result["helpers_suffice"] == [False]
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_a_batch_keeps_its_order_whatever_the_number_of_workers(workers):
     waits = "import time\ntime.sleep(0.1)\n"
