@@ -1,4 +1,4 @@
-"""Learners: rollout plan -> returns -> group baseline -> loss -> optimizer -> training loop.
+"""Learners: rollouts -> returns -> group baseline -> loss -> optimizer -> training loop.
 
 Each algorithm is a declaration on one screen (`magrpo.py`) over one `Learner`. Importing this
 package loads no torch, nor does looking an algorithm up: each name loads its module when it is first used.

@@ -1,18 +1,19 @@
 """Algorithms with a critic of their own: `iac.py`, `maac.py` and `coma.py`.
 
-The critic is that of `critics/`: what it reads and learns is set by the options `critic_*`, its
+The critic is that of `critics/`: what it reads and learns is set by the options in `critic`, its
 use by `critic_role`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm, AnyOptions
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.options import replace_in
 
 # A group of 16 completions for 16 agents already needs 3,856 texts; more is probably a typing error.
 MAX_COUNTERFACTUALS = 4096  # most texts of a group that a critic of answers reads
@@ -32,13 +33,13 @@ class ActorCritic(Algorithm):
 
     def complete_options(self, options: AnyOptions) -> AnyOptions:
         """Return the options with this algorithm's critic; raise a `ValueError` if they name another one."""
-        scope = options.critic or self.scope
+        scope = options.critic.scope or self.scope
         if scope != self.scope:
             raise ValueError(
-                f"{self.name} has critic={self.scope}, and critic={scope} is set: drop it, or use "
+                f"{self.name} has critic.scope={self.scope}, and critic.scope={scope} is set: drop it, or use "
                 f"{ALTERNATIVES[scope]}"
             )
-        return replace(options, critic=scope, critic_input=options.critic_input or self.input)
+        return replace_in(options, "critic", scope=scope, input=options.critic.input or self.input)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -50,10 +51,10 @@ class CounterfactualActorCritic(ActorCritic):
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train a team of these agents, or not with these options."""
         super().check(agents, options)
-        if options.critic_trunk != "frozen":
+        if options.critic.trunk != "frozen":
             raise ValueError(
                 f"{self.name} learns from differences between the features of answers, which must not change: set "
-                f"critic_trunk=frozen, got {options.critic_trunk}"
+                f"critic.trunk=frozen, got {options.critic.trunk}"
             )
 
     def check_rollouts(

@@ -6,7 +6,7 @@ For a prompt x, G completions y_1 .. y_G with rewards r_1 .. r_G:
     L   = -(1/G) sum_g A_g sum_t log pi(y_gt | x, y_g<t)
 
 Assumption: one update for each sampled batch, so that the completions come from the policy that is updated. Then
-the ratio of the paper is 1 and its clipping has no effect; `updates_per_batch` adds both, and `kl_coefficient` the
+the ratio of the paper is 1 and its clipping has no effect; `num_iterations` adds both, and `kl.coefficient` the
 reference. (With `top_p` or `top_k`, samples come from a truncated distribution, and the gradient is that of the
 full one.) As in Dr. GRPO, nothing is divided by the length of a completion, nor by the group's standard deviation
 unless `normalize_advantages` is set, as in the paper.

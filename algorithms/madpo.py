@@ -13,7 +13,7 @@ its partners from before the step.
 Pairs: any two joint samples of a group (`pair_kind=joint`), or two in which only one agent differs (`single`),
 which then has the whole credit (`preferences/pairs.py`). With `joint`, an agent whose partner made the difference
 learns its own answer of the better sample, good or bad. Both sides come from the group, or one of them from
-another team, such as an earlier version of the same team (`comparator`): repeated, the team has to improve on
+another team, such as an earlier version of the same team (`opponent`): repeated, the team has to improve on
 itself.
 
 Assumption: none about the policy that sampled the pairs. They may be stored; beta limits how far the team moves

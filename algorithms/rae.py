@@ -143,7 +143,7 @@ class RoleConditionedAdvantage(Algorithm):
         """Raise a `ValueError` if groups are to be sampled again because they carry no gradient."""
         super().check_rollouts(agents, options, rollouts, group_size)
         equal = f"{self.name}, where groups with equal rewards carry a gradient, too"
-        refuse_changes(rollouts, ["refill"], equal)
+        refuse_changes(rollouts, ["max_resample_rounds"], equal)
 
 
 RAE = RoleConditionedAdvantage(

@@ -43,7 +43,7 @@ def add_wrappers(
         learner: The learner of the team.
         options: How to sample.
         problems: Starts that dynamic sampling and curricula draw from; by default those of the source.
-        opponents: The team that `comparator` of the algorithm's options names.
+        opponents: The team that `opponent` of the algorithm's options names.
         can_prefetch: Whether workers can sample while the learner learns.
 
     Raises:
@@ -52,20 +52,22 @@ def add_wrappers(
     # The order matters: opponents are scored, too; dynamic sampling goes by the scores; a curriculum chooses the
     # starts of all of that; and asynchronous rollouts hold whole batches back.
     problems = list(problems or source.starts)
-    if opponents is not None or learner.has_comparator:
-        from llm_decpomdp.algorithms.preferences.opponents import OpponentSource, check_comparator
+    if opponents is not None or learner.has_opponent:
+        from llm_decpomdp.algorithms.preferences.opponents import OpponentSource, check_opponents
 
-        check_comparator(learner, options, source, opponents)
+        check_opponents(learner, options, source, opponents)
         if opponents is not None:
             source = OpponentSource(source, env, opponents, team, options)
-    if options.reward_model is not None:
+    if options.reward_model.path is not None:
         from llm_decpomdp.algorithms.rewards.scorer import make_scored_source
 
         source = make_scored_source(source, env, team, options)
-    if options.refill:
+    if options.max_resample_rounds:
         from llm_decpomdp.algorithms.training.dynamic_sampling import DynamicSamplingSource
 
-        source = DynamicSamplingSource(source, learner, problems, options.refill, options.seed)
+        source = DynamicSamplingSource(
+            source, learner, problems, options.max_resample_rounds, options.seed
+        )
     if options.curriculum is not None:
         from llm_decpomdp.algorithms.training.curriculum import CurriculumSource
 
@@ -73,13 +75,13 @@ def add_wrappers(
     if options.in_flight:
         from llm_decpomdp.algorithms.training.in_flight import InFlightSource
 
-        source = InFlightSource(source, learner, options.lag)
-    elif options.lag:
+        source = InFlightSource(source, learner, options.max_async_level)
+    elif options.max_async_level:
         from llm_decpomdp.algorithms.training.async_rollouts import AsyncSource
 
         # With several steps a batch, or weights in shards, weights change before all rollouts are there.
-        one_step = learner.options.updates_per_batch == 1 and not learner.is_sharded
-        source = AsyncSource(source, learner, options.lag, can_prefetch and one_step)
+        one_step = learner.options.num_iterations == 1 and not learner.is_sharded
+        source = AsyncSource(source, learner, options.max_async_level, can_prefetch and one_step)
     return source
 
 

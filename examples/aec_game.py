@@ -23,10 +23,10 @@ short = Sampling(max_new_tokens=2)
 team = {agent: tiny_causal_lm("abc", short, seed=i) for i, agent in enumerate(players)}
 options = LearnerOptions(learning_rate=4e-3, max_grad_norm=0.3)
 learner = Learner(team, ALGORITHMS["marloo"], options)
-plan, rng = RolloutOptions(plan="episodes"), np.random.default_rng(0)
+episodes, rng = RolloutOptions(mode="episodes"), np.random.default_rng(0)
 for update in range(1, 37):
     starts = [Start(seed=4 * update + i) for i in range(4)]
-    rollouts = collect_rollouts(env, team, starts, plan, group_size=16, rng=rng)
+    rollouts = collect_rollouts(env, team, starts, episodes, group_size=16, rng=rng)
     learner.update(rollouts)
     if update % 6 == 0:
         rewards = [group.rewards for rollout in rollouts for group in rollout.last]

@@ -22,12 +22,12 @@ team = {f"player_{i}": tiny_causal_lm(letters, sampling, seed=10 * SEED + i) for
 learner = ALGORITHMS["marloo"].make_learner(
     team, LearnerOptions(learning_rate=4e-3, max_grad_norm=0.3), SEED
 )
-rng, plan = np.random.default_rng(SEED), RolloutOptions(plan="episodes")
+rng, episodes = np.random.default_rng(SEED), RolloutOptions(mode="episodes")
 deals = [Start(task_id=task.task_id) for task in train.tasks.tasks]
 
 for _ in range(60):
     batch = [deals[int(number)] for number in rng.choice(len(deals), 8, replace=False)]
-    learner.update(collect(train, team, batch, plan, group_size=16, rng=rng))
+    learner.update(collect(train, team, batch, episodes, group_size=16, rng=rng))
 
 points = 0.0
 for deal in test.tasks.tasks:

@@ -1,8 +1,8 @@
 """Cooperative language-model agents as Dec-POMDPs.
 
-Three parts that work together and apart: environments (`llm_decpomdp.envs`), policies
-(`llm_decpomdp.agents`) and learners (`llm_decpomdp.algorithms`). Importing this package registers the
-environment ids and stays light: torch, transformers and datasets load when they are first used.
+Two parts that work together or separately: environments (`llm_decpomdp.envs`), and learners
+(`llm_decpomdp.algorithms`) with the policies that they train (`llm_decpomdp.agents`). Importing this package
+registers the environment ids and stays light: torch, transformers and datasets load when they are first used.
 """
 
 __version__ = "0.1.0"

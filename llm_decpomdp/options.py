@@ -19,9 +19,9 @@ import inspect
 import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, field, fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass, replace
 from dataclasses import Field as DataclassField
-from functools import cache, partial, wraps
+from functools import cache, partial, reduce, wraps
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
@@ -60,7 +60,7 @@ ITEMS = {"float": "a number", "int": "a whole number", "string": "text"}
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 """Bounds of numbers, as `option` calls them, in words."""
 
-OF_CLASS = ("key", "unless", "only_with")
+OF_CLASS = ("unless", "only_with")
 """Parts of a declaration that another class with the same option does not take over."""
 
 FROM_TEXT = "from text"
@@ -73,6 +73,7 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 Kind = TypeVar("Kind")
 Result = TypeVar("Result")
+Same = TypeVar("Same", bound="Options")
 
 
 def option(
@@ -84,7 +85,6 @@ def option(
     lt: float | None = None,
     choices: tuple[str, ...] = (),
     refused: dict[str, str] | None = None,
-    key: str | None = None,
     unless: tuple[Any, ...] = (),
     only_with: tuple[Any, ...] = (),
     neutral: tuple[Any, ...] = (),
@@ -99,28 +99,24 @@ def option(
         lt: Bound above all values.
         choices: All texts that it may be.
         refused: Texts that users of other libraries may expect, and why each is no choice here.
-        key: Its name in the section of a configuration, if not that of the field.
         unless: Another option of the class, and the values of it with which this one does nothing; or several such
             tuples.
         only_with: Another option of the class, and the values of it without which this one does nothing.
         neutral: Values that do as little as the default.
     """
     limits: dict[str, Any] = {"ge": ge, "gt": gt, "le": le, "lt": lt, "choices": choices}
-    limits |= {"refused": refused, "key": key, "only_with": only_with, "neutral": neutral}
+    limits |= {"refused": refused, "only_with": only_with, "neutral": neutral}
     limits["unless"] = (unless,) if unless and isinstance(unless[0], str) else unless
     return field(default=default, metadata={k: v for k, v in limits.items() if v not in (None, ())})
 
 
-def option_of(
-    owner: type[Any], name: str, default: Any = MISSING, *, key: str | None = None, **limits: float
-) -> Any:
-    """Declare a field as the option `name` of another class, perhaps with another default, key or bounds.
+def option_of(owner: type[Any], name: str, default: Any = MISSING, **limits: float) -> Any:
+    """Declare a field as the option `name` of another class, perhaps with another default or bounds.
 
     Args:
         owner: The other class, a dataclass.
         name: The name of the option there.
         default: Its default, if not that of the other class.
-        key: Its name in the section of a configuration, if not that of the field.
         **limits: Bounds, if not those of the other class.
     """
     declared = owner.__dataclass_fields__[name]
@@ -128,7 +124,6 @@ def option_of(
         default=declared.default if default is MISSING else default,
         metadata={
             **(limits or {k: v for k, v in declared.metadata.items() if k not in OF_CLASS}),
-            **({"key": key} if key else {}),
             "declared": (owner, name),
         },
     )
@@ -146,6 +141,8 @@ class Options:
     __dataclass_fields__: ClassVar[dict[str, DataclassField[Any]]]
     switch: ClassVar[str | None] = None
     """The option whose value alone may stand for a section of this class, as in `objective: gspo`."""
+    former_names: ClassVar[Mapping[str, str]] = {}
+    """Names of options in earlier versions, and the names of these options now."""
 
     def __init_subclass__(cls, *, frozen: bool = True, eq: bool = True) -> None:
         cls._types = field_validator("*", mode="before")(classmethod(_check_type))  # type: ignore[attr-defined]
@@ -173,8 +170,7 @@ class Options:
             if needed := limits.get("only_with"):
                 rules.append((needed[0], [getattr(self, needed[0])], needed[1:]))
             for other, without, only in rules:
-                # A section of a configuration may lack the other option, which is in another section.
-                present = getattr(self, other, MISSING)
+                present = getattr(self, other)
                 if present in without and present not in only:
                     context = {"name": name, "value": getattr(self, name), "only": only}
                     context |= {"other": other, "present": present, "without": without}
@@ -193,21 +189,9 @@ def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> 
         ValueError: If there is no option of a name, or a value is of another type or out of its range.
     """
     try:
-        return TypeAdapter(kind).validate_python(_by_name(kind, values), context=FROM_TEXT)
+        return TypeAdapter(kind).validate_python(values, context=FROM_TEXT)
     except ValidationError as error:
         raise ValueError(explanation(error, kind, prefix)) from None
-
-
-def _by_name(owner: type[Any], values: Any) -> Any:
-    """Return nested values with the names of fields in place of their keys."""
-    if not isinstance(values, Mapping):
-        return values
-    result, by_key = {}, fields_by_key(owner)
-    for key, value in values.items():
-        name = by_key[key].name if key in by_key else key
-        inner = sections_of(owner, name) if key in by_key else []
-        result[name] = _by_name(inner[0], value) if inner else value
-    return result
 
 
 def pick(kind: type[Kind], *sources: object, **values: Any) -> Kind:
@@ -230,19 +214,35 @@ def names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(declared.name for declared in fields(kind))
 
 
+def former_names(owner: type[Any], prefix: str = "") -> dict[str, str]:
+    """Return names of options in earlier versions, and their dotted names now, with those of the sections."""
+    bases = [vars(base).get("former_names", {}) for base in owner.__mro__]
+    found = {former: prefix + name for base in bases for former, name in base.items()}
+    for name in names(owner):
+        for section in sections_of(owner, name):
+            found |= former_names(section, f"{prefix}{name}.")
+    return found
+
+
 def default_of(declared: DataclassField[Any]) -> Any:
     """Return the default of a field."""
     return declared.default if declared.default_factory is MISSING else declared.default_factory()
 
 
-def key_of(declared: DataclassField[Any]) -> str:
-    """Return the name of a field in a section of a configuration."""
-    return str(declared.metadata.get("key", declared.name))
+def replace_in(options: Same, section: str, **values: Any) -> Same:
+    """Return options with other values in one of their sections; errors name the section."""
+    changed: dict[str, Any] = {**vars(getattr(options, section)), **values}
+    return replace(options, **{section: changed})
 
 
-def fields_by_key(owner: type[Any]) -> dict[str, DataclassField[Any]]:
-    """Return the fields of a class of options by their names in a section of a configuration."""
-    return {key_of(declared): declared for declared in fields(owner)}
+def flatten(options: Options, prefix: str = "") -> dict[str, Any]:
+    """Return the values of options, and of those in sections, by dotted names."""
+    values: dict[str, Any] = {}
+    for name in names(type(options)):
+        value = getattr(options, name)
+        inner = flatten(value, f"{prefix}{name}.") if isinstance(value, Options) else None
+        values |= {prefix + name: value} if inner is None else inner
+    return values
 
 
 def sections_of(owner: type[Any], name: str) -> list[type[Options]]:
@@ -265,16 +265,18 @@ def refuse_changes(
 
     Args:
         options: The options.
-        names: Names of those that must have their defaults.
+        names: Names of those that must have their defaults, dotted where they are in sections.
         without: What makes them useless, such as the value of another option, perhaps with the reason.
         remedy: What to do about it.
 
     Raises:
         ValueError: If one is set; names it, its value and the remedy.
     """
-    for name in names:
-        if _is_changed(options, name):
-            raise ValueError(_useless(name, getattr(options, name), without, remedy))
+    for path in names:
+        *sections, name = path.split(".")
+        owner = reduce(getattr, sections, options)
+        if _is_changed(owner, name):
+            raise ValueError(_useless(path, getattr(owner, name), without, remedy))
 
 
 def _is_changed(options: Options, name: str) -> bool:
@@ -335,23 +337,23 @@ def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> s
     # One mistake at a time: later ones often follow from the first.
     first = error.errors()[0]
     value, kind, context = first["input"], first["type"], first.get("ctx", {})
-    is_nested = bool(prefix) or len(first["loc"]) > 1
     path, declared = [prefix.rstrip(".")] if prefix else [], None
     section: type[Any] | None = owner
     for part in map(str, first["loc"]):
-        options = {**section.__dataclass_fields__, **fields_by_key(section)} if section else {}
-        if section and part in options:
-            declared, holder = options[part], section
-            section = next(iter(sections_of(section, declared.name)), None)
-            path.append(key_of(declared) if is_nested or section else declared.name)
+        if section and part in section.__dataclass_fields__:
+            declared, holder = section.__dataclass_fields__[part], section
+            section = next(iter(sections_of(section, part)), None)
+            path.append(part)
         elif part.isdecimal() and path:
             path[-1] += f"[{part}]"
         elif "unexpected" in kind:
-            valid = fields_by_key(section) if section else ()
+            if section and part in (now := former_names(section)):
+                return f"the option {part!r} is called {now[part]!r} now"
+            valid = names(section) if section else ()
             return unknown("option", ".".join([*path, part]), valid)
     key = ".".join(path)
     if kind == "no_effect":
-        text = _without_effect(section or owner, context, bool(key))
+        text = _without_effect(section or owner, context)
         return f"section {key}: {text}" if key else text
     if kind == "value_error":
         return f"section {key}: {context['error']}" if key else str(context["error"])
@@ -371,13 +373,10 @@ def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> s
     return f"{key} must be {item or type_in_words(holder, declared.name)}, got {value!r}"
 
 
-def _without_effect(owner: type[Any], context: Mapping[str, Any], is_nested: bool) -> str:
+def _without_effect(owner: type[Any], context: Mapping[str, Any]) -> str:
     """Describe an option that does nothing with the value of another one."""
-    options = owner.__dataclass_fields__
-    name, other = (
-        key_of(options[name]) if is_nested else name for name in (context["name"], context["other"])
-    )
-    choices = options[context["other"]].metadata.get("choices", ())
+    name, other = context["name"], context["other"]
+    choices = owner.__dataclass_fields__[other].metadata.get("choices", ())
     choices = context["only"] or [c for c in choices if c not in context["without"]]
     remedy = f"set {other} to {' or '.join(choices)}" if choices else f"change {other}"
     without = f"{other}={context['present']}"

@@ -112,13 +112,13 @@ def run(family: str, seed: int) -> None:
     show("after imitation")
     settings = LearnerOptions(learning_rate=setting.learning_rate, max_grad_norm=0.3)
     learner = ALGORITHMS["marloo"].make_learner(team, settings, seed)
-    plan, rng = RolloutOptions(plan="episodes"), stream(seed, "rollouts")
+    episodes, rng = RolloutOptions(mode="episodes"), stream(seed, "rollouts")
     for update in range(setting.updates):
         tasks = starts[update % len(envs)]
         places = stream(seed, "starts", update).permutation(len(tasks))[: setting.tasks]
         batch = [tasks[int(place)] for place in places]
         split = envs[update % len(envs)]
-        learner.update(collect_rollouts(split, team, batch, plan, group_size=GROUP, rng=rng))
+        learner.update(collect_rollouts(split, team, batch, episodes, group_size=GROUP, rng=rng))
     show(f"after {setting.updates} updates")
 
 

@@ -92,11 +92,11 @@ def run(seed: int, lessons: int = 8, updates: int = 100) -> None:
         learning_rate=4e-3, max_grad_norm=0.3, lr_schedule="linear", total_updates=updates
     )
     learner = ALGORITHMS["marloo"].make_learner(team, settings, seed)
-    plan, rng = RolloutOptions(plan="episodes"), stream(seed, "rollouts")
+    episodes, rng = RolloutOptions(mode="episodes"), stream(seed, "rollouts")
     for update in range(updates):
         drawn = stream(seed, "starts", update).permutation(len(starts) - lessons)[:MAPS]
         batch = [starts[lessons + int(place)] for place in drawn]
-        learner.update(collect_rollouts(env, team, batch, plan, group_size=GROUP, rng=rng))
+        learner.update(collect_rollouts(env, team, batch, episodes, group_size=GROUP, rng=rng))
     show(f"after {updates} updates")
     show("scrambled messages", scramble=True)
 

@@ -19,6 +19,7 @@ import torch
 import llm_decpomdp
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS, LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import ImportanceSamplingOptions
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
@@ -34,8 +35,8 @@ from studies.hypotheses.training import every_start, value
 PROBE, TOKENS, GROUP_SIZE = "probe-rendezvous-v0", 12, 32
 ARMS: dict[str, dict[str, Any]] = {
     "no lag": {},
-    "lag 2": {"lag": 2},
-    "lag 2, in flight": {"lag": 2, "in_flight": True},
+    "lag 2": {"max_async_level": 2},
+    "lag 2, in flight": {"max_async_level": 2, "in_flight": True},
 }
 NAMES = ("reward_mean", "lag", "older_tokens", "mixed_completions")
 
@@ -70,8 +71,8 @@ def train(arm: str, seed: int, updates: int) -> None:
     """Train a team, and print the share of the optimum that it reaches and the means of metrics."""
     here, rows = state(seed), Rows()
     env: Any = here.env
-    correction = "truncate" if ARMS[arm] else "none"
-    settings = LearnerOptions(learning_rate=4e-3, max_grad_norm=1.0, correction=correction)
+    correction = ImportanceSamplingOptions("truncate" if ARMS[arm] else "none")
+    settings = LearnerOptions(learning_rate=4e-3, max_grad_norm=1.0, importance_sampling=correction)
     learner = ALGORITHMS["magrpo"].make_learner(here.team, settings, seed)
     options = TrainerOptions(group_size=GROUP_SIZE, seed=seed, rollout_batch_size=99, **ARMS[arm])
     kind = InFlightWorkers if options.in_flight else ProcessRolloutWorkers

@@ -26,7 +26,7 @@ from llm_decpomdp.algorithms.rollouts.collection import play_episodes
 SUMS = {"min_terms": 2, "max_terms": 2, "max_digits": 1}
 LETTERS = "".join(sorted({*"0123456789+-=arc"}))
 GROUP_SIZE = 16
-PLAN = RolloutOptions(plan="episodes")
+ROLLOUTS = RolloutOptions(mode="episodes")
 EPISODES = 32
 """Episodes of each task in a measurement."""
 
@@ -58,7 +58,7 @@ def learn(seed: int, own_weight: float, updates: int, warm_updates: int) -> None
         learner = ALGORITHMS["marloo"].make_learner(members, settings, seed)
         for update in range(1, count + 1):
             rollouts = collect_rollouts(
-                phase_env, members, starts, PLAN, group_size=GROUP_SIZE, rng=rng
+                phase_env, members, starts, ROLLOUTS, group_size=GROUP_SIZE, rng=rng
             )
             learner.update(rollouts)
             if members is team and update % 10 == 0:

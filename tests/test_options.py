@@ -2,20 +2,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, field, fields
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.options import (
     NonNegative,
     Options,
+    flatten,
     limits_in_words,
     option,
     option_of,
     pick,
+    refuse_changes,
+    replace_in,
     type_in_words,
 )
 
@@ -63,6 +67,31 @@ def test_values_within_their_limits_are_taken() -> None:
 def test_other_values_are_refused_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RideOptions(**options)
+
+
+class TripOptions(Options):
+    former_names: ClassVar = {"rush": "haste"}
+    haste: bool = False
+    walk: WalkOptions = field(default_factory=WalkOptions)
+
+
+def test_a_section_is_an_object_or_a_mapping_and_errors_name_it() -> None:
+    trip = TripOptions(walk={"steps": 3})  # type: ignore[arg-type]
+    assert (
+        trip == TripOptions(walk=WalkOptions(steps=3)) == replace_in(TripOptions(), "walk", steps=3)
+    )
+    assert flatten(trip)["walk.steps"] == 3 and flatten(trip)["haste"] is False
+    with pytest.raises(ValueError, match=r"walk\.steps must be at least 1, got 0"):
+        replace_in(trip, "walk", steps=0)
+    with pytest.raises(ValueError, match=r"^walk\.steps=3 means nothing with rain: drop it"):
+        refuse_changes(trip, ["walk.speed", "walk.steps"], "rain")
+
+
+def test_the_error_for_a_former_name_has_the_present_one() -> None:
+    with pytest.raises(TypeError, match="the option 'rush' is called 'haste' now"):
+        TripOptions(rush=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"the option 'critic_gate' is called 'critic\.gate' now"):
+        LearnerOptions(critic_gate=False)  # type: ignore[call-arg]
 
 
 def test_null_is_the_choice_none_where_there_is_no_null() -> None:

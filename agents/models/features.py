@@ -73,8 +73,8 @@ class LoraTrunk:
         config = engine.model.peft_config[like]
         if not isinstance(config, LoraConfig):
             raise ValueError(
-                "critic_trunk=lora takes the shape of the policy's LoRA, and its adapter is a "
-                f"{config.peft_type}: set critic_trunk=frozen"
+                "critic.trunk=lora takes the shape of the policy's LoRA, and its adapter is a "
+                f"{config.peft_type}: set critic.trunk=frozen"
             )
         shape = LoraConfig(
             task_type="CAUSAL_LM",

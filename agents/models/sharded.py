@@ -14,7 +14,7 @@ Memory of each of n processes, in bytes for a weight, without activations:
 
 While it learns, a process also holds the gathered weights of one or two layers, in the format of computing. With
 `reduce_once` it keeps the whole gradient, 4 bytes for a trained weight, until the last pass of an update. Full
-weights with `kl_coefficient` take 8 / n more: the reference, and the weights that wait while it computes.
+weights with `kl.coefficient` take 8 / n more: the reference, and the weights that wait while it computes.
 
 A model that was loaded hollow (`hollow.py`) is read and cut layer by layer, so that no process ever holds all
 of it in float32. Models that were made in memory are whole before they are cut.
@@ -216,7 +216,9 @@ class ShardedEngine(ModelEngine):
 
     def features(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Raise a `RuntimeError`: the processes have different numbers of texts, and so of passes."""
-        raise RuntimeError("a model in shards gives no features: set critic=none, or shards=1")
+        raise RuntimeError(
+            "a model in shards gives no features: set critic=none, or learner.fsdp_size=1"
+        )
 
     @contextmanager
     def replace_weights(self, others: Mapping[str, Tensor]) -> Iterator[None]:

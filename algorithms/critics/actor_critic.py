@@ -81,7 +81,7 @@ class BaselineCritic(Critic):
     def _returns(self, name: str, states: Values, number: int, rollout: Rollout) -> list[Array]:
         """Return y of each turn's joint samples, (J,): their rewards if no later state was seen before."""
         chain = self._chain(name, states, number, rollout)
-        discount, trace = self.discount, self.options.critic_lambda
+        discount, trace = self.discount, self.options.td_lambda
         targets = lambda_targets(chain, discount, trace)
         returns = sample_returns(chain, targets, discount, trace)
         return [
@@ -148,16 +148,16 @@ def build_critic(
         ValueError: If the trunk is to be trained, and no model takes an adapter, or features are given.
     """
     readers = {"team": list(agents.values())}
-    if options.critic == "own":
+    if options.scope == "own":
         readers = {agent: [policy] for agent, policy in agents.items()}
     reading: dict[str, Features]
-    if options.critic_trunk == "lora":
+    if options.trunk == "lora":
         if features is not None:
             raise ValueError(
-                "critic_trunk=lora trains an adapter of a policy's model, and features are given: set "
-                "critic_trunk=frozen, or leave them out"
+                "critic.trunk=lora trains an adapter of a policy's model, and features are given: set "
+                "critic.trunk=frozen, or leave them out"
             )
-        rate = options.critic_learning_rate
+        rate = options.learning_rate
         reading = {
             name: TrunkOptimizer(_trunk(policies, seed), rate)
             for seed, (name, policies) in enumerate(readers.items())
@@ -190,6 +190,6 @@ def _trunk(policies: list[TrainablePolicy], seed: int) -> Trunk:
         if trunk is not None:
             return trunk
     raise ValueError(
-        "critic_trunk=lora adds an adapter to a model that is frozen below adapters, and no policy has such a "
-        "model: full weights would change what the critic reads. Train adapters (lora), or set critic_trunk=frozen"
+        "critic.trunk=lora adds an adapter to a model that is frozen below adapters, and no policy has such a "
+        "model: full weights would change what the critic reads. Train adapters (lora), or set critic.trunk=frozen"
     )

@@ -121,7 +121,7 @@ class CounterfactualCritic(Critic):
             )
         assert group.view is not None
         options, past = self.options, history(rollout, index)
-        kind, limit = options.critic_input or DEFAULT_INPUT, options.critic_part_length
+        kind, limit = options.input or DEFAULT_INPUT, options.part_length
         tables = {agent: [[0] * size for _ in range(size)] for agent in self.agents}
         cut_parts = 0
         for agent, table in tables.items():

@@ -21,7 +21,7 @@ J joint samples with rewards r_j there, x'_j the state after each, and c the sam
 n is the number of joint samples after which the episode continues. The last term is 0 at the end of the chain.
 With J = 1 this is TD(lambda). With J > 1 the mean replaces a single sample, and the last term corrects V by the
 later returns; the J - n samples that end the episode need no correction. Assumption: c was drawn at random. With
-`handoff=best` the values are those of continuing with the best sample.
+`branch_selection=best` the values are those of continuing with the best sample.
 
 `Critic` is used with `critic=joint` or `own` beside a group baseline; those of actor-critics build on it.
 Degenerate cases: with one turn there is no later state and nothing changes; too few states leave the gate closed.
@@ -178,11 +178,11 @@ class Critic:
                 # The width of a head is known from the features of the first batch.
                 self._heads[key] = self._new_head(key, features.shape[1])
             texts = [record.text for record in records]
-            self._heads[key].learn(features, _pairs(records), self.options.critic_epochs, texts)
+            self._heads[key].learn(features, _pairs(records), self.options.epochs, texts)
         self._pending = {}
 
     def _new_head(self, key: Key, width: int) -> ValueHead:
-        rate, trunk = self.options.critic_learning_rate, self._trunks.get(key[0])
+        rate, trunk = self.options.learning_rate, self._trunks.get(key[0])
         return ValueHead(width, rate) if trunk is None else TrunkHead(width, rate, trunk)
 
     def _collect(self, rollouts: Sequence[Rollout], items: Sequence[Sequence[Item]]) -> list[Item]:
@@ -208,18 +208,18 @@ class Critic:
         return pending, explained
 
     def _check_state(self, rollouts: Sequence[Rollout]) -> None:
-        kind = self.options.critic_input or DEFAULT_INPUT
+        kind = self.options.input or DEFAULT_INPUT
         views = (group.view for rollout in rollouts for group in rollout.groups[:1])
         if "state" in kind and any(view is not None and not view.state for view in views):
             if kind == "state":
-                raise ValueError("critic_input=state, and the environment has none: set history")
+                raise ValueError("critic.input=state, and the environment has none: set history")
             if not self._warned:
                 logger.warning("the environment has no state(): the critic reads histories alone")
             self._warned = True
 
     def _read(self, name: str, rollouts: Sequence[Rollout]) -> Values:
         """Read the states of a critic, and predict their values."""
-        agents = [name] if self.options.critic == "own" else []
+        agents = [name] if self.options.scope == "own" else []
         features = self._features[name]
         states = read_states(rollouts, self.options, features, agents, first=self.reads_first)
         places: dict[int, list[StatePosition]] = {}
@@ -236,7 +236,7 @@ class Critic:
     def _records(self, name: str, states: Values, number: int, rollout: Rollout) -> list[Record]:
         """Return the states of a chain from which the heads learn, with their targets."""
         chain = self._chain(name, states, number, rollout)
-        targets = lambda_targets(chain, self.discount, self.options.critic_lambda)
+        targets = lambda_targets(chain, self.discount, self.options.td_lambda)
         records = []
         for index, target in enumerate(targets):
             place = StatePosition(number, index)
@@ -284,14 +284,12 @@ class Critic:
 
     def _readers(self, name: str) -> list[str]:
         """Return the agents that use a critic."""
-        return [name] if self.options.critic == "own" else self.agents
+        return [name] if self.options.scope == "own" else self.agents
 
     def _is_open(self, key: Key) -> bool:
         # A head's explained variance changes in `learn` only. A gate that depended on the samples which it gates
         # would make the baseline depend on them.
-        return not self.options.critic_gate or (
-            key in self._heads and self._heads[key].explained > 0
-        )
+        return not self.options.gate or (key in self._heads and self._heads[key].explained > 0)
 
     def _gate(self, key: Key, value: float, closed: float | None) -> float:
         """Return a value if the gate of its turn is open, else `closed`, by default the mean of the turn."""

@@ -12,7 +12,7 @@ the standardized targets.
 
 The adapter starts without effect, so V starts like that of frozen features. Each minibatch steps one head and the
 trunk, which the heads of all turns share. Features change with the trunk, so these heads store the newest states
-as texts and read them again. Cost: `critic_epochs` passes with gradients over the newest states of every turn.
+as texts and read them again. Cost: `critic.epochs` passes with gradients over the newest states of every turn.
 """
 
 from __future__ import annotations

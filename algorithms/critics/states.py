@@ -122,11 +122,11 @@ def read_states(
     cut_parts = 0
     for place, view in _views(rollouts, first):
         text, num_cut = critic_text(
-            options.critic_input or DEFAULT_INPUT,
+            options.input or DEFAULT_INPUT,
             view,
             history(rollouts[place.rollout], place.group, place.sample),
             agents or None,
-            options.critic_part_length,
+            options.part_length,
         )
         texts[place] = text
         cut_parts += num_cut

@@ -255,7 +255,7 @@ def group_advantages(
         options: Discount, aggregation, normalization and turn weights.
         progress: From 0 in the first update of the run to 1 in the last.
         targets: Returns of each rollout as a critic estimates them; by default the observed ones.
-        limits: Token limit of each agent; needed if `overlong_tokens` is set.
+        limits: Token limit of each agent; needed if `truncation.overlong_buffer_len` is set.
 
     Raises:
         FloatingPointError: If a return isn't finite; names the start.
@@ -323,7 +323,7 @@ def group_values(
             if agent not in agents or completions[0].skipped:
                 continue
             with_partners = partner_returns(group, targets[agent][index], position)
-            if options.joint_aggregation == "mean":
+            if options.joint_aggregation.name == "mean":
                 # A mean and not a sum: the scale of the gradient does not depend on the number of agents.
                 of_group[agent] = with_partners.mean(-1)
             else:
@@ -331,11 +331,11 @@ def group_values(
 
                 of_group[agent] = aggregate(
                     with_partners,
-                    options.joint_aggregation,
-                    quantile=options.aggregation_quantile,
+                    options.joint_aggregation.name,
+                    quantile=options.joint_aggregation.quantile,
                     progress=progress,
                 )
-            if options.truncated == "penalise":
+            if options.truncation.mode == "penalise":
                 from llm_decpomdp.algorithms.learning.completion_values import length_penalties
 
                 penalties = length_penalties(completions, options, limits.get(agent))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from llm_decpomdp.algorithms.learning.advantages import (
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.options import Options as BaseOptions
+from llm_decpomdp.options import replace_in
 from llm_decpomdp.policy import Team, TrainablePolicy
 from llm_decpomdp.testing.rules import short
 
@@ -72,7 +73,7 @@ class Algorithm:
     critic_role: ClassVar[str] = "future"
     """Use of a critic's values, one of `ROLES` (`critics/actor_critic.py`)."""
     supports_stored_pairs: ClassVar[bool] = False
-    """Whether it can learn from stored preference pairs (`pairs_source`)."""
+    """Whether it can learn from stored preference pairs (`preferences.source`)."""
 
     def __post_init__(self) -> None:
         if self.options is None and self.Options is not None:
@@ -199,23 +200,25 @@ class Algorithm:
         gather: Callable[[Sequence[Any]], list[Any]],
     ) -> Critic | None:
         """Build the critic of the options, or `None`; arguments and errors are those of `build_critic`."""
-        if not options.has_critic:
+        if not options.critic.exists:
             return None
         # Imported here, because options are read before torch is loaded, and critics are optional.
         from llm_decpomdp.algorithms.critics.actor_critic import build_critic
 
         role, discount = self.critic_role, options.discount
-        return build_critic(options, agents, features, role=role, discount=discount, gather=gather)
+        return build_critic(
+            options.critic, agents, features, role=role, discount=discount, gather=gather
+        )
 
     def needs_reference(self, options: UpdateOptions) -> bool:
         """Check whether the loss reads log-probabilities of the reference: the weights before training."""
-        return options.kl_coefficient > 0
+        return options.kl.coefficient > 0
 
     def can_recompute_advantages(self, options: UpdateOptions) -> bool:
         """Check whether advantages depend on one rollout alone: not on a critic or on earlier updates."""
         if options.normalize_advantages == "role":  # divided by the deviation of the updates before
             return False
-        return not self.complete_options(options).has_critic
+        return not self.complete_options(options).critic.exists
 
     def complete_options(self, options: AnyOptions) -> AnyOptions:
         """Return the options with the choices of this algorithm where they leave some open.
@@ -224,8 +227,8 @@ class Algorithm:
             ValueError: If the options contradict the algorithm.
         """
         # Without a critic its other options have no effect, and setting them is an error.
-        is_open = getattr(options, "critic", "none") is None
-        return replace(options, critic="none") if is_open else options
+        is_open = options.critic.scope is None
+        return replace_in(options, "critic", scope="none") if is_open else options
 
     # ------------------------------------------------------------------------------------------- checks
 

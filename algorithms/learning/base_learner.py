@@ -70,7 +70,7 @@ class BaseLearner(ABC):
 
     critic: Critic | None = None
     """The critic, if there is one."""
-    has_comparator = False
+    has_opponent = False
     """Whether its pairs have one side from another team, or from an earlier visit of the start."""
     uses_sampling_probabilities = True
     """Whether the gradient depends on which policy has sampled, so that older samples need a correction."""
@@ -193,7 +193,7 @@ class BaseLearner(ABC):
         if not math.isfinite(value):
             # A caller that catches the error and steps must not use a part of the gradient.
             self._clear()
-            several = self.options.updates_per_batch > 1
+            several = self.options.num_iterations > 1
             raise FloatingPointError(
                 f"update {self.updates + 1}: the {what} is {value} for {starts}; "
                 f"{'weights may have changed' if several else 'no weight was changed'}. "

@@ -1,7 +1,7 @@
 """Values of completions that are not their mean returns: other averages over partners, and penalties for length.
 
 `group_advantages` calls `aggregate` with a `joint_aggregation` other than `mean`, and `length_penalties` with
-`truncated=penalise`.
+`truncation.mode=penalise`.
 """
 
 from __future__ import annotations
@@ -46,26 +46,27 @@ def aggregate(
 def length_penalties(
     completions: Sequence[Completion], options: LearnerOptions, limit: int | None
 ) -> Returns:
-    """Return the length penalties of an agent's completions, (G,), for `truncated=penalise`.
+    """Return the length penalties of an agent's completions, (G,), for `truncation.mode=penalise`.
 
-    With the limit L and n = `overlong_tokens`, a completion of l tokens loses the share max(0, 1 - (L - l) / n) of
-    the penalty; a truncated one loses all of it (DAPO, arXiv 2503.14476, eq. 13).
+    With the limit L and n = `overlong_buffer_len`, a completion of l tokens loses the share
+    max(0, 1 - (L - l) / n) of the penalty; a truncated one loses all of it (DAPO, arXiv 2503.14476, eq. 13).
 
     Args:
         completions: The G completions of an agent.
         options: The penalty, and over how many tokens it grows.
-        limit: Token limit of the agent, L; needed if `overlong_tokens` is set.
+        limit: Token limit of the agent, L; needed if `overlong_buffer_len` is set.
 
     Raises:
         ValueError: If the limit is needed and missing.
     """
     share = np.array([completion.truncated for completion in completions], dtype=np.float64)
-    if options.overlong_tokens:
+    tokens = options.truncation.overlong_buffer_len
+    if tokens:
         if limit is None:
             raise ValueError(
-                f"overlong_tokens={options.overlong_tokens} needs the token limit of each agent: pass limits, or "
-                "set overlong_tokens=0"
+                f"overlong_buffer_len={tokens} needs the token limit of each agent: pass limits, or set "
+                "overlong_buffer_len=0"
             )
         room = limit - np.array([len(completion.tokens) for completion in completions])
-        share = np.clip(1 - room / options.overlong_tokens, share, 1.0)
-    return options.truncation_penalty * share
+        share = np.clip(1 - room / tokens, share, 1.0)
+    return options.truncation.overlong_penalty * share

@@ -1,4 +1,4 @@
-"""Credit assignment in whole episodes (`plan=episodes`): completions are compared with those of other groups."""
+"""Credit assignment in whole episodes (`mode=episodes`): completions are compared with those of other groups."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _pool_tokens(groups: Sequence[GroupValues], options: LearnerOptions) -> list
             count = sum(
                 len(completion.tokens)
                 for completion in group.group.completions[agent]
-                if options.truncated != "mask" or not completion.truncated
+                if options.truncation.mode != "mask" or not completion.truncated
             )
             pools.setdefault((group.group.turn, agent), {})[index] = count
     for (_, agent), counts in pools.items():

@@ -72,14 +72,16 @@ def importance_weights(
     Raises:
         ValueError: If the sampler recorded no log-probabilities.
     """
+    correction = options.importance_sampling
     if any(len(text.log_probs) != len(text.tokens) for text in completions):
         raise ValueError(
-            f"correction={options.correction} compares with the log-probabilities of what sampled, and a "
-            "completion has none: set correction=none, or let its policy record them (Completion.log_probs)"
+            f"importance_sampling.mode={correction.mode} compares with the log-probabilities of what sampled, and "
+            "a completion has none: set importance_sampling.mode=none, or let its policy record them "
+            "(Completion.log_probs)"
         )
-    ratio = importance_ratio(log_probs, sampled, mask, options.correction_level)
-    weight = bounded_weight(ratio, options.correction, options.correction_cap)
-    beyond = out_of_bounds(ratio, options.correction, options.correction_cap)
+    ratio = importance_ratio(log_probs, sampled, mask, correction.level)
+    weight = bounded_weight(ratio, correction.mode, correction.cap)
+    beyond = out_of_bounds(ratio, correction.mode, correction.cap)
     terms = {"ratio": ratio, "masked": beyond.double(), "weight": weight, "square": weight**2}
     return weight.to(log_probs), terms
 

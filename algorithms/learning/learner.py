@@ -69,10 +69,10 @@ class Learner(BaseLearner):
         features: Features of the texts that a critic reads; by default those of the policies' own models.
 
     Raises:
-        TypeError: If the loss needs a reference and a policy keeps none, `overlong_tokens` is set and a policy
+        TypeError: If the loss needs a reference and a policy keeps none, `overlong_buffer_len` is set and a policy
             does not report its token limit, or there is a critic and no policy gives features.
         ValueError: If the algorithm cannot train the team with these options, no policy can be trained, or there
-            is a `correction` and a policy samples from a part of its distribution.
+            is a correction (`importance_sampling`) and a policy samples from a part of its distribution.
     """
 
     def __init__(
@@ -84,16 +84,16 @@ class Learner(BaseLearner):
     ) -> None:
         super().__init__(team, algorithm, options)
         options = self.options
-        overlong = options.overlong_tokens
+        overlong = options.truncation.overlong_buffer_len
         self._limits = {a: token_limit(a, p, overlong) for a, p in self._agents.items() if overlong}
         self._uses_reference = algorithm.needs_reference(options)
         if self._uses_reference:
-            by_option = bool(options.kl_coefficient)
+            by_option = bool(options.kl.coefficient)
             self._keep_references(
-                "kl_coefficient" if by_option else algorithm.name,
-                "set kl_coefficient=0" if by_option else "use magrpo",
+                "kl.coefficient" if by_option else algorithm.name,
+                "set kl.coefficient=0" if by_option else "use magrpo",
             )
-        if options.correction != "none":
+        if options.importance_sampling.mode != "none":
             require_whole_distribution(self._agents)
         self.critic = self.algorithm.make_critic(options, self._agents, features, processes.gather)
         self._summaries: list[Any] = []
@@ -104,7 +104,7 @@ class Learner(BaseLearner):
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Compute the gradient: the mean over starts of the weighted losses of their groups.
 
-        With n `updates_per_batch`, the first n - 1 steps are taken here, and the gradient is that of the last. No
+        With n `num_iterations`, the first n - 1 steps are taken here, and the gradient is that of the last. No
         weight changes otherwise. Groups without a learning signal are counted and skipped; with sharded weights,
         completions of other processes cost a pass (`shards.py`).
 
@@ -114,7 +114,7 @@ class Learner(BaseLearner):
 
         Raises:
             FloatingPointError: If a return, loss or gradient isn't finite; names the update and the starts.
-            ValueError: If there is a `correction`, and a sampler recorded no log-probabilities.
+            ValueError: If `importance_sampling` corrects, and a sampler recorded no log-probabilities.
         """
         self._clear()
         targets, critic_metrics = self.critic.assess(rollouts) if self.critic else (None, {})
@@ -129,9 +129,9 @@ class Learner(BaseLearner):
         active = [g for g in groups if g.weight and (self._uses_reference or g.has_signal)]
         passes = self._passes(loss_items(active, self._uses_reference))
         old_log_probs: dict[tuple[int, str], Tensor] = {}
-        several = self.options.updates_per_batch > 1
-        corrects = self.options.correction != "none"
-        for epoch in range(self.options.updates_per_batch):
+        several = self.options.num_iterations > 1
+        corrects = self.options.importance_sampling.mode != "none"
+        for epoch in range(self.options.num_iterations):
             if epoch:
                 self._step()
             step = BatchStep(
@@ -283,7 +283,7 @@ class Learner(BaseLearner):
     ) -> Tensor:
         """Return the weighted loss of one item, a scalar, and add its metrics."""
         sampled = _recorded_log_probs(item.completions, log_probs)
-        if self.options.truncated == "mask":
+        if self.options.truncation.mode == "mask":
             whole = [float(not completion.truncated) for completion in item.completions]
             mask = mask * torch.tensor(whole, dtype=mask.dtype, device=mask.device).unsqueeze(1)
         outputs = self.algorithm.loss(
@@ -355,12 +355,12 @@ def token_limit(agent: str, policy: Policy, overlong: int) -> int:
     limit: int | None = policy_attribute(policy, "max_new_tokens")
     if limit is None:
         raise TypeError(
-            f"overlong_tokens={overlong} needs policies with max_new_tokens, and that of {agent!r} is a "
-            f"{type(policy).__name__}; set overlong_tokens=0"
+            f"overlong_buffer_len={overlong} needs policies with max_new_tokens, and that of {agent!r} is a "
+            f"{type(policy).__name__}; set overlong_buffer_len=0"
         )
     if overlong > limit:
         raise ValueError(
-            f"overlong_tokens={overlong} is more than max_new_tokens={limit} of {agent!r}: every "
+            f"overlong_buffer_len={overlong} is more than max_new_tokens={limit} of {agent!r}: every "
             "completion would be penalized; lower it"
         )
     return limit
@@ -378,5 +378,5 @@ def require_whole_distribution(agents: Mapping[str, Policy]) -> None:
             raise ValueError(
                 f"a correction compares log-probabilities of the whole distribution, and the policy of {agent!r} "
                 "samples from a part of it: set model.top_p=1 and model.top_k=null (of policies, their own), and "
-                "a temperature above 0; or set correction=none"
+                "a temperature above 0; or set importance_sampling.mode=none"
             )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+from typing import ClassVar
+
 from llm_decpomdp.algorithms.critics.options import CriticOptions
-from llm_decpomdp.options import NonNegative, Options, option
+from llm_decpomdp.options import NonNegative, Options, option, refuse_changes
 
 CLIP_RANGES = {"ppo": (0.2, 0.2), "dapo": (0.2, 0.28), "gspo": (3e-4, 4e-4), "cispo": (1.0, 4.0)}
 """Objectives, and the distances below and above 1 at which each clips ratios unless it is told: those of their
@@ -17,6 +20,7 @@ NO_K3 = (
 class StepOptions(Options):
     """Loss and steps of the policies (AdamW), as far as they do not depend on the run."""
 
+    former_names: ClassVar = {"updates_per_batch": "num_iterations"}
     learning_rate: float = option(1e-5, ge=0)
     """Peak learning rate of AdamW, after the warm-up."""
     lr_schedule: str = option("constant", choices=("constant", "linear", "cosine"))
@@ -56,7 +60,7 @@ class StepOptions(Options):
     by its deviation in the group (GDPO, arXiv 2601.05242). Then every component counts, however few points it
     gives. This is biased like `normalize_advantages`, and changes what is optimal: components are weighed by the
     inverse of their deviations. The paper also divides by the deviation of the batch, as Adam does by itself."""
-    updates_per_batch: int = option(1, ge=1, key="num_iterations")
+    num_iterations: int = option(1, ge=1)
     """Steps with one batch of rollouts; from the second step on, `objective` decides about probability ratios."""
     negative_advantage_weight: float = option(1.0, ge=0, le=1)
     """Factor of advantages below 0. Values below 1 reduce the penalty for failures with bad partners (leaky
@@ -77,51 +81,52 @@ class StepOptions(Options):
         """Whether advantages are divided by the standard deviation of their group's returns."""
         return self.normalize_advantages in (True, "group")
 
-    @property
-    def has_critic(self) -> bool:
-        """Whether the options ask for a critic; `CriticOptions` adds the option."""
-        return getattr(self, "critic", "none") not in (None, "none")
-
 
 class ObjectiveOptions(Options):
     """The loss of several updates with one batch of rollouts."""
 
-    switch = "objective"
-    objective: str = option(
-        "ppo", choices=tuple(CLIP_RANGES), key="name", unless=("updates_per_batch", 1)
-    )
+    switch = "name"
+    former_names: ClassVar = {
+        "objective": "name",
+        "clip_range": "clip_range",
+        "clip_range_high": "clip_range_high",
+    }
+    name: str = option("ppo", choices=tuple(CLIP_RANGES))
     """Loss with `num_iterations` above 1: `ppo` clips the ratio of each token, `dapo` has a larger upper range,
     `gspo` clips the ratio of a whole completion, and `cispo` clips a weight, so no token loses its gradient."""
-    clip_range: float | None = option(None, gt=0, lt=1, unless=("objective", "cispo"))
+    clip_range: float | None = option(None, gt=0, lt=1, unless=("name", "cispo"))
     """Lower clip range: ratios are clipped at 1 - value. Null means 0.2 for `ppo` and `dapo`, 0.0003 for `gspo`,
     none for `cispo`."""
-    clip_range_high: float | None = option(None, gt=0, unless=("updates_per_batch", 1))
+    clip_range_high: float | None = option(None, gt=0)
     """Upper clip range: ratios are clipped at 1 + value. Null means the lower range for `ppo`, 0.28 for `dapo`,
     0.0004 for `gspo`, 4 for `cispo`."""
 
     @property
     def clip_bounds(self) -> tuple[float, float]:
         """Distances below and above 1 at which the objective clips ratios."""
-        low, high = CLIP_RANGES[self.objective]
+        low, high = CLIP_RANGES[self.name]
         if self.clip_range is not None:
-            low, high = self.clip_range, self.clip_range if self.objective == "ppo" else high
+            low, high = self.clip_range, self.clip_range if self.name == "ppo" else high
         return low, high if self.clip_range_high is None else self.clip_range_high
 
 
 class ImportanceSamplingOptions(Options):
     """Correction for samples whose distribution differs from that of the policy that is trained."""
 
-    switch = "correction"
-    correction: str = option("none", choices=("none", "truncate", "mask"), key="mode")
+    switch = "mode"
+    former_names: ClassVar = {
+        "correction": "mode",
+        "correction_cap": "cap",
+        "correction_level": "level",
+    }
+    mode: str = option("none", choices=("none", "truncate", "mask"))
     """Weight of each sampled token in the loss. `none` treats all samples as on-policy. Otherwise the weight is
     the ratio of the token's current probability to its probability when it was sampled. `truncate` limits the
     ratio to `cap`. `mask` replaces ratios below 1 / `cap` or above `cap` by 0. Use it if older weights or a server
     sampled the tokens (`algorithm.rollout.max_async_level`, `inference.engine=vllm`)."""
-    correction_cap: float = option(2.0, gt=1, key="cap", unless=("correction", "none"))
+    cap: float = option(2.0, gt=1, unless=("mode", "none"))
     """Upper bound of the ratio; its inverse is the lower bound of `mask`."""
-    correction_level: str = option(
-        "token", choices=("token", "sequence"), key="level", unless=("correction", "none")
-    )
+    level: str = option("token", choices=("token", "sequence"), unless=("mode", "none"))
     """Ratio of each `token` separately, or the product of the ratios of its completion (`sequence`). The product
     also corrects for earlier tokens and has a much higher variance."""
 
@@ -129,17 +134,16 @@ class ImportanceSamplingOptions(Options):
 class KLOptions(Options):
     """Divergence from the reference: the weights before training, or the model without its adapter."""
 
-    switch = "kl_coefficient"
-    kl_coefficient: float = option(0.0, ge=0, key="coefficient")
+    switch = "coefficient"
+    former_names: ClassVar = {"kl_coefficient": "coefficient", "kl": "placement"}
+    coefficient: float = option(0.0, ge=0)
     """Weight of the divergence from the reference: the weights before training, or the model without its adapter,
     even if the adapter was trained before; 0 keeps no reference."""
-    kl: str = option(
+    placement: str = option(
         "loss",
         choices=("loss", "reward"),
         refused={"k3": NO_K3, "reward_k3": NO_K3},
-        key="placement",
-        # With one update, the divergence as a reward has the gradient of the one in the loss.
-        unless=(("kl_coefficient", 0), ("updates_per_batch", 1)),
+        unless=("coefficient", 0),
     )
     """Place of the divergence: a separate `loss` in each step, or a part of the `reward` of the samples. With
     `num_iterations` above 1, ratios weight and clip this part like the rest of the reward. With one step both are
@@ -149,61 +153,66 @@ class KLOptions(Options):
 class TruncationOptions(Options):
     """Completions that hit the token limit."""
 
-    switch = "truncated"
-    truncated: str = option("train", choices=("train", "mask", "penalise"), key="mode")
+    switch = "mode"
+    former_names: ClassVar = {
+        "truncated": "mode",
+        "truncation_penalty": "overlong_penalty",
+        "overlong_tokens": "overlong_buffer_len",
+    }
+    mode: str = option("train", choices=("train", "mask", "penalise"))
     """Treatment of completions at the token limit: `train` like any other, `mask` (used for comparison only), or
     `penalise` (`overlong_penalty` is subtracted from their value, for the agent that wrote them)."""
-    truncation_penalty: float = option(
-        0.0, ge=0, key="overlong_penalty", unless=("truncated", "train", "mask")
-    )
+    overlong_penalty: float = option(0.0, ge=0, unless=("mode", "train", "mask"))
     """Deduction of `penalise`, in the units of the reward."""
-    overlong_tokens: int = option(
-        0, ge=0, key="overlong_buffer_len", unless=("truncated", "train", "mask")
-    )
+    overlong_buffer_len: int = option(0, ge=0, unless=("mode", "train", "mask"))
     """Number of tokens before the limit over which the deduction of `penalise` grows linearly from 0, also for
     completions that end there (DAPO, arXiv 2503.14476); 0 deducts only at the limit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.truncated == "penalise" and not self.truncation_penalty:
+        if self.mode == "penalise" and not self.overlong_penalty:
             raise ValueError(
-                "truncated='penalise' and a truncation_penalty (overlong_penalty) above 0 need each other: set it"
+                "mode=penalise and an overlong_penalty above 0 need each other: set it"
             )
 
 
 class AggregationOptions(Options):
     """Value of a completion that was played with several choices of its partners."""
 
-    switch = "joint_aggregation"
-    joint_aggregation: str = option(
-        "mean", choices=("mean", "max", "quantile", "annealed"), key="name"
-    )
+    switch = "name"
+    former_names: ClassVar = {"joint_aggregation": "name", "aggregation_quantile": "quantile"}
+    name: str = option("mean", choices=("mean", "max", "quantile", "annealed"))
     """Value of a completion that was combined with several partner tuples: the `mean` of its returns, their `max`
     or a `quantile`, or `annealed` from `max` to `mean` over the run. All but `mean` are optimistic about partners
     that still learn, and select lucky samples if rewards are noisy."""
-    aggregation_quantile: float | None = option(
-        None, ge=0, le=1, key="quantile", unless=("joint_aggregation", "mean", "max", "annealed")
-    )
-    """Quantile of `joint_aggregation=quantile`: 1 is `max`."""
+    quantile: float | None = option(None, ge=0, le=1, unless=("name", "mean", "max", "annealed"))
+    """Quantile of `joint_aggregation: quantile`: 1 is `max`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.joint_aggregation == "quantile" and self.aggregation_quantile is None:
-            raise ValueError(
-                "joint_aggregation='quantile' and aggregation_quantile need each other"
-            )
+        if self.name == "quantile" and self.quantile is None:
+            raise ValueError("name=quantile and a quantile need each other: set it")
 
 
-class UpdateOptions(
-    CriticOptions,
-    AggregationOptions,
-    TruncationOptions,
-    KLOptions,
-    ImportanceSamplingOptions,
-    ObjectiveOptions,
-    StepOptions,
-):
-    """Options of updates: those of the policies' steps, then those of a critic."""
+class UpdateOptions(StepOptions):
+    """Options of updates: those of the policies' steps, and a section for each optional feature."""
+
+    objective: ObjectiveOptions = field(default_factory=ObjectiveOptions)
+    importance_sampling: ImportanceSamplingOptions = field(
+        default_factory=ImportanceSamplingOptions
+    )
+    kl: KLOptions = field(default_factory=KLOptions)
+    truncation: TruncationOptions = field(default_factory=TruncationOptions)
+    joint_aggregation: AggregationOptions = field(default_factory=AggregationOptions)
+    critic: CriticOptions = field(default_factory=CriticOptions)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_iterations == 1:
+            # With one step, the divergence as a reward has the gradient of the one in the loss.
+            several = ("objective.name", "objective.clip_range_high", "kl.placement")
+            remedy = "change num_iterations, or drop it"
+            refuse_changes(self, several, "num_iterations=1", remedy)
 
 
 class LearnerOptions(UpdateOptions):
@@ -231,7 +240,7 @@ class LearnerOptions(UpdateOptions):
             raise ValueError("loss 'fixed_length' needs fixed_length, a number of tokens")
         if self.lr_schedule != "constant" and self.total_updates is None:
             raise ValueError(f"lr_schedule {self.lr_schedule!r} needs total_updates")
-        if self.joint_aggregation == "annealed" and self.total_updates is None:
+        if self.joint_aggregation.name == "annealed" and self.total_updates is None:
             raise ValueError("joint_aggregation 'annealed' needs total_updates")
 
     def check_horizon(self, num_turns: int) -> None:

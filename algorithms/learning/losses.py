@@ -97,18 +97,18 @@ def policy_loss(inputs: LossInputs) -> LossOutputs:
     """Compute the loss of group-relative algorithms: importance weight x (objective + KL), reduced over tokens.
 
     Raises:
-        ValueError: If there is a `correction` and the sampler recorded no log-probabilities.
+        ValueError: If there is a correction (`importance_sampling`) and the sampler recorded no log-probabilities.
     """
     options, mask = inputs.options, inputs.mask
-    reference = inputs.reference_log_probs if options.kl_coefficient else None
+    reference = inputs.reference_log_probs if options.kl.coefficient else None
     log_probs, old = inputs.log_probs, inputs.old_log_probs
     terms = loss_terms(options, log_probs, old, inputs.advantages, mask, reference)
     metrics: dict[str, Tensor] = {}
-    if options.updates_per_batch > 1:
+    if options.num_iterations > 1:
         from llm_decpomdp.algorithms.learning.objectives import is_clipped
 
         metrics["clip_fraction"] = is_clipped(options, log_probs, old, mask)
-    if options.correction != "none":
+    if options.importance_sampling.mode != "none":
         from llm_decpomdp.algorithms.learning.importance_sampling import importance_weights
 
         # Weights are those of the policy before the first step; the objective's own ratio covers later steps.
@@ -138,7 +138,8 @@ def loss_terms(
 ) -> Tensor:
     """Compute the terms of the loss: the objective, and the divergence from the reference.
 
-    With `kl=reward`, the divergence of the sampled tokens from t on is subtracted from each token's advantage,
+    With `kl.placement=reward`, the divergence of the sampled tokens from t on is subtracted from each token's
+    advantage,
 
         A_gt = A_g - c sum_{s >= t} d_gs,    d = log pi_old - log reference
 
@@ -146,7 +147,7 @@ def loss_terms(
     steps, the divergence in the reward is that of the samples, weighted and clipped like any other reward.
 
     Args:
-        options: Of the update; `kl_coefficient` is c.
+        options: Of the update; `kl.coefficient` is c.
         log_probs: (G, T).
         old: (G, T), of the policy that sampled; constants.
         advantages: (G,), or (G, T) if they differ by token; constants.
@@ -156,23 +157,23 @@ def loss_terms(
     Returns:
         (G, T).
     """
-    if options.updates_per_batch == 1:
+    if options.num_iterations == 1:
         # All ratios are 1, and clipping never acts: the same gradient without their rounding errors.
         terms = policy_gradient(log_probs, advantages)
     else:
         from llm_decpomdp.algorithms.learning.objectives import objective_terms
 
-        if options.kl == "reward" and reference is not None:
+        if options.kl.placement == "reward" and reference is not None:
             from llm_decpomdp.algorithms.learning.kl import kl_to_come
 
-            penalty = options.kl_coefficient * kl_to_come(old, reference, mask)
+            penalty = options.kl.coefficient * kl_to_come(old, reference, mask)
             advantages = expand_tokens(advantages) - penalty
-        bounds = options.clip_bounds
-        terms = objective_terms(options.objective, log_probs, old, advantages, mask, *bounds)
-    if options.kl == "loss" and reference is not None:
+        bounds = options.objective.clip_bounds
+        terms = objective_terms(options.objective.name, log_probs, old, advantages, mask, *bounds)
+    if options.kl.placement == "loss" and reference is not None:
         from llm_decpomdp.algorithms.learning.kl import kl_divergence
 
-        terms = terms + options.kl_coefficient * kl_divergence(log_probs, reference, mask)
+        terms = terms + options.kl.coefficient * kl_divergence(log_probs, reference, mask)
     return terms
 
 

@@ -72,7 +72,7 @@ OBJECTIVES: Mapping[str, tuple[Ratio, Surrogate]] = {
     "gspo": (sequence_ratio, clipped_surrogate),
     "cispo": (token_ratio, weighted_surrogate),
 }
-"""Ratio and surrogate by the name of an objective; `UpdateOptions.clip_bounds` has the range of each."""
+"""Ratio and surrogate by the name of an objective; `ObjectiveOptions.clip_bounds` has the range of each."""
 
 
 def objective_terms(
@@ -93,7 +93,7 @@ def objective_terms(
 
 def is_clipped(options: UpdateOptions, log_probs: Tensor, old: Tensor, mask: Tensor) -> Tensor:
     """Return True where the ratio of the objective is outside its clip range, (G, T)."""
-    low, high = options.clip_bounds
-    ratio, _ = OBJECTIVES[options.objective]
+    low, high = options.objective.clip_bounds
+    ratio, _ = OBJECTIVES[options.objective.name]
     distance = ratio(log_probs, old, mask).detach() - 1
     return (distance > high) | (distance < -low)

@@ -95,7 +95,7 @@ def check_parts(algorithm: Algorithm, options: UpdateOptions) -> None:
     # Imported here, because algorithms import the check.
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm as Base
 
-    has_critic = algorithm.complete_options(options).has_critic
+    has_critic = algorithm.complete_options(options).critic.exists
     if has_critic and options.own_weight:
         raise ValueError(
             f"own_weight={options.own_weight} has no effect with a critic, which estimates team returns: "
@@ -108,7 +108,8 @@ def check_parts(algorithm: Algorithm, options: UpdateOptions) -> None:
         f"{algorithm.name} computes advantages of its own": type(algorithm).advantages
         is not Base.advantages,
         f"{algorithm.name} does not center returns": algorithm.baseline is none,
-        "truncated=penalise would count for each component": options.truncated == "penalise",
+        "truncation.mode=penalise would count for each component": options.truncation.mode
+        == "penalise",
     }
     for reason, holds in reasons.items():
         if holds:

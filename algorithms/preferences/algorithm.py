@@ -27,13 +27,13 @@ MEANINGLESS = {
     "normalize_advantages": ADVANTAGES,
     "own_weight": ADVANTAGES,
     "reward_parts": ADVANTAGES,
-    "objective": RATIOS,
-    "clip_range": RATIOS,
-    "clip_range_high": RATIOS,
-    "correction": RATIOS,
-    "kl_coefficient": "dpo_beta keeps the team close to the reference",
-    "truncated": "a pair compares completions as they were sampled, by the reward alone",
-    "joint_aggregation": "pairs compare joint samples, each with its own return",
+    "objective.name": RATIOS,
+    "objective.clip_range": RATIOS,
+    "objective.clip_range_high": RATIOS,
+    "importance_sampling.mode": RATIOS,
+    "kl.coefficient": "dpo_beta keeps the team close to the reference",
+    "truncation.mode": "a pair compares completions as they were sampled, by the reward alone",
+    "joint_aggregation.name": "pairs compare joint samples, each with its own return",
     "negative_advantage_weight": ADVANTAGES,
     "step_advantage_weight": ADVANTAGES,
     "tokens_per_pass": "a pass has the answers to one prompt that pairs compare",
@@ -85,15 +85,15 @@ class PreferenceAlgorithm(Algorithm):
 
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if it cannot train with these options; any team will do."""
-        if self.pair_options.comparator != CURRENT and self.pair_options.pair_kind == "single":
+        if self.pair_options.opponent != CURRENT and self.pair_options.pair_kind == "single":
             raise ValueError(
-                f"pair_kind=single needs equal partners in both samples, and comparator="
-                f"{self.pair_options.comparator} has other partners: set pair_kind=joint, or comparator=current"
+                f"pair_kind=single needs equal partners in both samples, and opponent="
+                f"{self.pair_options.opponent} has other partners: set pair_kind=joint, or opponent=current"
             )
         for name, reason in MEANINGLESS.items():
             refuse_changes(options, [name], f"{self.name}, as {reason}")
         pairs = f"{self.name}, which compares returns in pairs"
-        refuse_changes(options, [n for n in names(type(options)) if n.startswith("critic")], pairs)
+        refuse_changes(options, map("critic.{}".format, names(type(options.critic))), pairs)
 
     def check_rollouts(
         self,
@@ -104,13 +104,13 @@ class PreferenceAlgorithm(Algorithm):
     ) -> None:
         """Raise a `ValueError` if groups of such rollouts hold no pairs."""
         super().check_rollouts(agents, options, rollouts, group_size)
-        if rollouts.plan == "episodes":
+        if rollouts.mode == "episodes":
             raise ValueError(
                 f"{self.name} compares answers to the same prompts, and whole episodes share those of the first "
-                "turn alone: set plan=chain or plan=tree"
+                "turn alone: set rollout.mode to chain or tree"
             )
         samples = joint_samples(rollouts, group_size, len(agents))
-        samples *= 1 if self.pair_options.comparator == CURRENT else 2
+        samples *= 1 if self.pair_options.opponent == CURRENT else 2
         if samples > MAX_JOINT_SAMPLES:
             raise ValueError(
                 f"groups would have up to {samples:,} joint samples, and pairs are made of at most "

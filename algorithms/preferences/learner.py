@@ -96,8 +96,8 @@ class PreferenceLearner(BaseLearner):
         super().__init__(team, algorithm, options)
         self.seed = seed
         self.pair_options = pairs = algorithm.pair_options
-        self.has_comparator = pairs.comparator != CURRENT
-        self._history = History(pairs.comparator_age) if pairs.comparator == HISTORY else None
+        self.has_opponent = pairs.opponent != CURRENT
+        self._history = History(pairs.opponent_lag) if pairs.opponent == HISTORY else None
         self._batch: Sequence[Rollout] = ()  # that of the newest gradient
         self._keep_references(algorithm.name, "use magrpo")
 
@@ -105,7 +105,7 @@ class PreferenceLearner(BaseLearner):
         """Return the pairs of each group of a rollout in the current update."""
         rng = stream(self.seed, "pairs", self.updates, str(rollout.start))
         if self._history:
-            rollout = replace(rollout, comparator=self._history.visit(rollout.start))
+            rollout = replace(rollout, opponent=self._history.visit(rollout.start))
         try:
             return rollout_pairs(rollout, self._agents, self.pair_options, self.options, rng)
         except FloatingPointError as error:
@@ -119,7 +119,7 @@ class PreferenceLearner(BaseLearner):
         """Compute the gradient of the mean loss of the pairs.
 
         A pair is weighted by the share of the episodes that reach its group, so the loss has the same scale for
-        trees of any size. With n `updates_per_batch`, the first n - 1 steps are taken here, and the gradient is
+        trees of any size. With n `num_iterations`, the first n - 1 steps are taken here, and the gradient is
         that of the last. Returns the metrics of `docs/metrics.md`.
 
         Raises:
@@ -131,7 +131,7 @@ class PreferenceLearner(BaseLearner):
         total = processes.total(len(pairs))
         visits = processes.total(sum(pair.visits for pair in pairs))
         answers = [part for agent in self._agents for part in self._answers(agent, pairs)]
-        for epoch in range(self.options.updates_per_batch):
+        for epoch in range(self.options.num_iterations):
             if epoch:
                 self._step()
             metrics = PairMetrics(self._agents, pairs, total)
@@ -298,7 +298,7 @@ class PairMetrics:
             for name in ("pair_gap", "pair_loss", "pair_margin", "pair_accuracy")
         }
         metrics |= {name: value / total for name, value in means.items() if total}
-        sides = [pair.comparator for pair in self._pairs]
+        sides = [pair.opponent for pair in self._pairs]
         won, lost = (processes.total(sides.count(side)) for side in ("winner", "loser"))
         if won + lost:
             metrics |= {"compared_pairs": won + lost, "comparator_wins": won / (won + lost)}

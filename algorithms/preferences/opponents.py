@@ -54,10 +54,10 @@ class OpponentSource(SourceWrapper):
         team: Team,
         options: TrainerOptions,
     ) -> None:
-        super().__init__(source, "a comparator's team")
+        super().__init__(source, "an opponent's team")
         require_short(env, opponents, source.starts)
         self.env, self.opponents, self.options = env, opponents, options
-        self.cost = run_cost(env, options, options.group_size, source.batches, comparator=True)
+        self.cost = run_cost(env, options, options.group_size, source.batches, opponent=True)
         self._tokenizers = {
             agent: policy
             for agent, policy in team.items()
@@ -67,7 +67,7 @@ class OpponentSource(SourceWrapper):
         self._rng = np.random.default_rng(0)
         if self._tokenizers:
             logger.warning(
-                "completions of the comparator are tokenized again for %s: its models have another vocabulary",
+                "completions of the opponent are tokenized again for %s: its models have another vocabulary",
                 ", ".join(self._tokenizers),
             )
 
@@ -82,7 +82,7 @@ class OpponentSource(SourceWrapper):
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Count the tokens of the opponents."""
-        rollouts = [of.comparator for of in batch.rollouts if of.comparator is not None]
+        rollouts = [of.opponent for of in batch.rollouts if of.opponent is not None]
         return {**self.source.metrics(batch), "comparator_tokens": count_tokens(rollouts)}
 
     def add_opponents(
@@ -98,7 +98,7 @@ class OpponentSource(SourceWrapper):
             seed_streams(self.env, self.opponents, seed, "comparator", *names, index=index)
             self._rng = stream(seed, "comparator handoff", *names, index)
         rollout_options: RolloutOptions = options
-        if options.plan != "tree":
+        if options.mode != "tree":
             # Pairs are made of the first group, and this threshold ends every rollout after it.
             rollout_options = RolloutOptions(
                 joint_mode=options.joint_mode,
@@ -115,7 +115,7 @@ class OpponentSource(SourceWrapper):
             timer=timer,
         )
         return [
-            replace(rollout, comparator=self._retokenize(opponent_rollout))
+            replace(rollout, opponent=self._retokenize(opponent_rollout))
             for rollout, opponent_rollout in zip(rollouts, opponent_rollouts, strict=True)
         ]
 
@@ -138,7 +138,7 @@ def _share_vocabulary(one: Policy, other: Policy) -> bool:
     return first is not None and bool(first == second)
 
 
-def check_comparator(
+def check_opponents(
     learner: BaseLearner, options: TrainerOptions, source: RolloutSource, opponents: Team | None
 ) -> None:
     """Raise a `ValueError` if a run cannot compare as its options say.
@@ -147,28 +147,28 @@ def check_comparator(
         learner: The learner.
         options: Options of the run.
         source: The rollouts of the team that learns.
-        opponents: The team that `comparator` names, if it names one.
+        opponents: The team that `opponent` names, if it names one.
     """
     pair_options = learner.algorithm.options
     pairs = pair_options if isinstance(pair_options, PreferenceOptions) else PreferenceOptions()
-    name = pairs.comparator
-    if (opponents is None) != (pairs.named_comparator is None):
+    name = pairs.opponent
+    if (opponents is None) != (pairs.named_opponent is None):
         raise ValueError(
-            f"comparator={name} and a comparator's team need each other: give the team that the option names, or "
-            "set comparator=current"
+            f"opponent={name} and an opponent's team need each other: give the team that the option names, or "
+            "set opponent=current"
         )
     if name == CURRENT:
         return
     if not source.is_sampled:
         raise ValueError(
-            f"comparator={name} means nothing with stored rollouts, as nothing is sampled: set comparator=current"
+            f"opponent={name} means nothing with stored rollouts, as nothing is sampled: set opponent=current"
         )
-    if name == HISTORY and options.reward_model_every:
+    if name == HISTORY and options.reward_model.update_interval:
         raise ValueError(
-            "comparator=history compares returns of different updates, and a reward model that is fitted anew "
-            "scores them on different scales: set reward_model_every=0, or name a team as comparator"
+            "opponent=history compares returns of different updates, and a reward model that is fitted anew "
+            "scores them on different scales: set reward_model.update_interval=0, or name a team as opponent"
         )
     if Start() in source.starts:
         raise ValueError(
-            f"comparator={name} compares answers in the same state: every start needs a seed or a task"
+            f"opponent={name} compares answers in the same state: every start needs a seed or a task"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from llm_decpomdp.options import Options, option
 
 CURRENT, HISTORY = "current", "history"
@@ -10,6 +12,7 @@ CURRENT, HISTORY = "current", "history"
 class PreferenceOptions(Options):
     """Pairs of joint samples and their loss: the options of `PreferenceAlgorithm`."""
 
+    former_names: ClassVar = {"comparator": "opponent", "comparator_age": "opponent_lag"}
     pair_kind: str = option("joint", choices=("joint", "single"))
     """Pairs of joint samples of a group, of which the one with the higher return becomes more likely: any two
     (`joint`), or two that differ in the completion of one agent (`single`). Only this agent then learns from the
@@ -24,13 +27,11 @@ class PreferenceOptions(Options):
     """Maximum number of pairs of a group."""
     pairs_per_start: int | None = option(None, ge=1)
     """Maximum number of pairs of a start in an update, over all its turns; null means no limit."""
-    comparator: str = option(CURRENT, key="opponent")
+    opponent: str = option(CURRENT)
     """Team on the other side of each pair: the team itself (`current`), the team at an earlier visit of the start
     (`history`), or another team, by the path of its folder from `output.save_final_model`. Either side may be
     better. Later turns, in which states differ, and starts that are new to `history` make pairs as `current`."""
-    comparator_age: int | None = option(
-        1, ge=1, key="opponent_lag", only_with=("comparator", HISTORY)
-    )
+    opponent_lag: int | None = option(1, ge=1, only_with=("opponent", HISTORY))
     """With `history`, number of visits to go back: 1 is the last one; null is the first one, as are numbers above
     the number of visits."""
     dpo_beta: float = option(0.1, gt=0)
@@ -41,6 +42,6 @@ class PreferenceOptions(Options):
     less likely together with losers."""
 
     @property
-    def named_comparator(self) -> str | None:
+    def named_opponent(self) -> str | None:
         """The folder of another team to compare with, if there is one."""
-        return None if self.comparator in (CURRENT, HISTORY) else self.comparator
+        return None if self.opponent in (CURRENT, HISTORY) else self.opponent

@@ -46,8 +46,8 @@ def add_opponent_samples(
     They can in the first state, if all agents had equal prompts and no prompt was skipped. `values` are the
     returns of the joint samples, (J,).
     """
-    group, comparator = rollout.groups[index], rollout.comparator
-    if index or comparator is None or not _comparable(group, root := comparator.groups[0]):
+    group, opponent = rollout.groups[index], rollout.opponent
+    if index or opponent is None or not _comparable(group, root := opponent.groups[0]):
         return OpponentSamples(group, values, 0)
     sizes = [len(completions) for completions in group.completions.values()]
     further = (
@@ -62,7 +62,7 @@ def add_opponent_samples(
         },
         joint=(*group.joint, *further),
     )
-    root_values = returns(comparator, discount)[0]
+    root_values = returns(opponent, discount)[0]
     return OpponentSamples(together, np.concatenate([values, root_values]), len(root.joint))
 
 
@@ -176,7 +176,7 @@ class PreferencePair:
     """Factor of the loss: `visits`, times the factor of the turn."""
     visits: float = 1.0
     """Share of the episodes that reach the group: weight of the pair in the mean of the losses."""
-    comparator: str | None = None
+    opponent: str | None = None
     """The side of another team, `winner` or `loser`; `None` if both are of the team itself."""
 
     def differs(self, agent: str) -> bool:
@@ -287,7 +287,7 @@ def rollout_pairs(
     group makes at most `pairs_per_group`, the rollout at most `pairs_per_start`, in the same order.
 
     Args:
-        rollout: The rollout, with `comparator` if the first group is compared with another team's.
+        rollout: The rollout, with `opponent` if the first group is compared with another team's.
         agents: The agents that learn.
         pair_options: How to make pairs.
         options: The discount, and the weights of turns.
@@ -358,10 +358,10 @@ def _pair(
         }
         for sample in match[:2]
     )
-    comparator = None
+    opponent = None
     if versus.num_others:
         num_own = len(group.joint) - versus.num_others
-        comparator = "winner" if match.winner >= num_own else "loser"
+        opponent = "winner" if match.winner >= num_own else "loser"
     return PreferencePair(
-        start, group.prompts, winner, loser, match.gap, visits=visits, comparator=comparator
+        start, group.prompts, winner, loser, match.gap, visits=visits, opponent=opponent
     )

@@ -116,5 +116,5 @@ def _comparison(rows: Sequence[Mapping[str, Any]], agents: Sequence[str]) -> Joi
 def use_scores_as_rewards(rollout: Rollout) -> Rollout:
     """Return a rollout, and what it is compared with, as a learner of scores is given them: rewarded by them."""
     groups = tuple(replace(group, rewards=group.scores) for group in rollout.groups)
-    comparator = None if rollout.comparator is None else use_scores_as_rewards(rollout.comparator)
-    return replace(rollout, groups=groups, comparator=comparator)
+    opponent = None if rollout.opponent is None else use_scores_as_rewards(rollout.opponent)
+    return replace(rollout, groups=groups, opponent=opponent)

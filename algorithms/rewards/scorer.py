@@ -45,11 +45,11 @@ class RewardModelScorer:
 
     def add_scores(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
         """Return the rollouts and their opponents with a score of each joint sample; their rewards stay."""
-        opponents = [rollout.comparator for rollout in rollouts if rollout.comparator is not None]
+        opponents = [rollout.opponent for rollout in rollouts if rollout.opponent is not None]
         if opponents:
             scored = iter(self.add_scores(opponents))
             rollouts = [
-                rollout if rollout.comparator is None else replace(rollout, comparator=next(scored))
+                rollout if rollout.opponent is None else replace(rollout, opponent=next(scored))
                 for rollout in rollouts
             ]
         samples = [_texts(self.model, group) for rollout in rollouts for group in rollout.groups]
@@ -154,9 +154,11 @@ def make_scored_source(
     source: RolloutSource, env: TextEnv, team: Team, options: TrainerOptions
 ) -> ScoredSource:
     """Wrap a source by the reward model of the options; raises the errors of `load_scorer`."""
-    scorer = load_scorer(Path(str(options.reward_model)), team, env.possible_agents)
-    if options.reward_model_every:
-        return RewardModelUpdater(source, scorer, options.reward_model_every, options.seed)
+    scorer = load_scorer(Path(str(options.reward_model.path)), team, env.possible_agents)
+    if options.reward_model.update_interval:
+        return RewardModelUpdater(
+            source, scorer, options.reward_model.update_interval, options.seed
+        )
     return ScoredSource(source, scorer)
 
 

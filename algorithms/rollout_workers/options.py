@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from llm_decpomdp.options import Options, option
 
 
@@ -13,6 +15,7 @@ class ClusterOptions(Options):
     """Where the starts of updates and evaluations are played. Nothing here changes what is sampled."""
 
     switch = "engine"
+    former_names: ClassVar = {"max_redo": "max_retries"}
     engine: str = option("local", choices=("local", "ray"), unless=("rollout_workers", 0))
     """What starts rollout workers: this machine (`local`), or Ray, on the nodes of a cluster (`ray`, of the extra
     `cluster`)."""
@@ -29,5 +32,5 @@ class ClusterOptions(Options):
     """Processes that play batches at the same time, each with environment, sandbox and a copy of the team on the
     same devices, but for what servers sample (`inference.engine`); 0 plays all in the process that learns. Needs
     `algorithm.rollout.rollout_batch_size`. With several processes of a launcher each has so many of its own."""
-    max_redo: int = option(3, ge=0, key="max_retries")
+    max_retries: int = option(3, ge=0)
     """Most times that a batch is played again because the worker that played it has died; then the run ends."""

@@ -58,7 +58,7 @@ def cost(
     num_agents: int,
     num_turns: int,
     *,
-    comparator: bool = False,
+    opponent: bool = False,
 ) -> Cost:
     """Compute the cost of one start.
 
@@ -71,23 +71,23 @@ def cost(
             agent's partners have less than `num_partners` choices.
     """
     joint = joint_samples(options, group_size, num_agents)
-    if options.plan == "episodes":
+    if options.mode == "episodes":
         groups, completions = 1 + group_size * (num_turns - 1), group_size * num_turns
         total = Cost(groups, completions, completions)
     else:
-        tree = options.plan == "tree"
+        tree = options.mode == "tree"
         groups = sum(joint**turn for turn in range(num_turns)) if tree else num_turns
         total = Cost(groups, groups * group_size, groups * joint)
     if total.joint_samples > MAX_JOINT_SAMPLES:
         raise ValueError(
-            f"a {options.plan} of {num_turns} turns with G = {group_size} and {num_agents} agents "
+            f"a {options.mode} of {num_turns} turns with G = {group_size} and {num_agents} agents "
             f"({options.joint_mode}) takes {total.completions:,} completions of each agent and "
             f"{total.joint_samples:,} steps of the environment for every start; more than "
             f"{MAX_JOINT_SAMPLES:,} is refused: use fewer turns, samples or partners, joint_mode=aligned or "
-            "plan=chain"
+            "rollout.mode=chain"
         )
-    if comparator:
-        horizon = num_turns if options.plan == "tree" else 1
+    if opponent:
+        horizon = num_turns if options.mode == "tree" else 1
         total += cost(options, group_size, num_agents, horizon)
     return total
 
@@ -125,24 +125,24 @@ def run_cost(
     group_size: int,
     batches: Sequence[Sequence[Start]],
     *,
-    comparator: bool = False,
+    opponent: bool = False,
 ) -> RunCost | None:
     """Compute upper bounds of the cost of a run; `None` where the environment does not tell its horizon.
 
     Args:
         env: The environment of training.
-        options: The plan of its rollouts.
+        options: The mode of its rollouts.
         group_size: Completions of each agent in a group (G).
         batches: The starts of each update.
-        comparator: Whether another team plays beside that of the run.
+        opponent: Whether another team plays beside that of the run.
 
     Raises:
         ValueError: If a rollout is absurdly large; names the number.
     """
     if not isinstance(env, Bounded):
         return None
-    agents, rounds = len(env.possible_agents), 1 + options.refill
-    start = cost(options, group_size, agents, env.num_turns, comparator=comparator)
+    agents, rounds = len(env.possible_agents), 1 + options.max_resample_rounds
+    start = cost(options, group_size, agents, env.num_turns, opponent=opponent)
     largest, total = (rounds * combine(map(len, batches)) for combine in (max, sum))
     return RunCost(start, start.times(largest), start.times(total))
 
@@ -159,12 +159,12 @@ def announce(costs: RunCost | None, options: RolloutOptions, group_size: int, up
     if costs is None:
         logger.warning(
             "the environment does not tell its horizon (num_turns), so the cost of a %s isn't known",
-            options.plan,
+            options.mode,
         )
         return
     logger.info(
         "%s (%s), G = %d: each start takes at most %s; the largest update %s; all %d updates %s",
-        options.plan,
+        options.mode,
         options.joint_mode,
         group_size,
         costs.start,

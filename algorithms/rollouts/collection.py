@@ -2,7 +2,7 @@
 
 Letters: N agents, G completions of each, J joint samples of a group, K choices of partners, T turns.
 
-| plan       | what continues                                       | return of a joint sample    | joint samples |
+| mode       | what continues                                       | return of a joint sample    | joint samples |
 |------------|------------------------------------------------------|-----------------------------|---------------|
 | `chain`    | one joint sample of each turn, to a group of G       | its reward                  | J T           |
 | `tree`     | every joint sample, to a group of G of its own       | reward + mean of its subtree| J + ... + J^T |
@@ -86,9 +86,9 @@ def collect_rollouts(
         env: Any text environment; it is reset, and played in branches of it.
         team: A policy for each agent. Agents with the same policy object are sampled in one batch.
         starts: The first state of each rollout.
-        options: The plan, the joint samples of a group, the joint sample that continues, and early termination. By
+        options: The mode, the joint samples of a group, the joint sample that continues, and early termination. By
             default one of G aligned joint samples continues, at random.
-        group_size: Completions of each agent in a group (G), at least 1; with `plan="episodes"`, episodes.
+        group_size: Completions of each agent in a group (G), at least 1; with `mode="episodes"`, episodes.
         rng: Draws the joint samples that continue at random, and the partners of `joint_mode="common"`.
         act: Samples the agents' groups of completions; by default every policy samples G of them.
         timer: Adds up the seconds spent `sampling` (policies) and `stepping` (environment).
@@ -263,7 +263,7 @@ def _make_collection(
     views: bool,
 ) -> _Collection:
     dialogues = tuple(agent for agent, policy in team.items() if reads_history(policy))
-    if options.plan == "episodes":
+    if options.mode == "episodes":
         sizes = chain([group_size], repeat(1))  # G episodes part in the first turn
 
         def sample_turn(
@@ -280,7 +280,9 @@ def _make_collection(
     return _Collection(
         act or sampling(group_size),
         pair,
-        None if options.plan == "tree" else _branch_selection(options.handoff, group_size, rng),
+        None
+        if options.mode == "tree"
+        else _branch_selection(options.branch_selection, group_size, rng),
         options.early_termination_threshold,
         views,
         False,

@@ -157,7 +157,7 @@ class Rollout:
     """The episode along the chosen samples, where there are such and the environment records it."""
     pooled: bool = False
     """True if completions are compared with those of all groups of their turn: the rollout is several episodes."""
-    comparator: Rollout | None = None
+    opponent: Rollout | None = None
     """What another team has played from the same start, where pairs are made with its joint samples."""
     place: int = 0
     """Position of the start among those of its update, where an update has rollout batches; else 0."""
@@ -209,7 +209,7 @@ def view(env: TextEnv, prompts: Mapping[str, str]) -> View:
     if not isinstance(state, str):
         raise TypeError(
             f"a critic reads texts, and state() of {type(env).__name__} returned a {type(state).__name__}: let it "
-            "return a str, or set critic_input=history"
+            "return a str, or set critic.input=history"
         )
     return View(state, dict(prompts))
 

@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 
 def to_text(rollout: Rollout) -> str:
-    """Write a rollout with all that it holds: token ids, log-probabilities, drafts, views, scores, comparator.
+    """Write a rollout with all that it holds: token ids, log-probabilities, drafts, views, scores, opponent.
 
     Raises:
         TypeError: If infos or the record of the episode hold more than JSON does.
@@ -40,13 +40,15 @@ def from_text(text: str) -> Rollout:
 
 
 def _rollout(row: Row) -> Rollout:
-    rival = row["comparator"]
+    # Earlier versions called it the comparator.
+    row = {"opponent" if key == "comparator" else key: value for key, value in row.items()}
+    rival = row["opponent"]
     dialogues = tuple(row.get("dialogues", ()))  # earlier versions wrote none
     fields = {
         "start": Start(**row["start"]),
         "groups": restore_histories([*map(_group, row["groups"])], dialogues),
         "dialogues": dialogues,
-        "comparator": None if rival is None else _rollout(rival),
+        "opponent": None if rival is None else _rollout(rival),
     }
     return Rollout(**{**row, **fields})
 

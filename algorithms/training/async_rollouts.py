@@ -41,13 +41,13 @@ def check_lag(source: RolloutSource, learner: BaseLearner, lag: int) -> None:
     """
     if source.needs_last_update:
         raise ValueError(
-            f"{source.needs_last_update} draws by what the last update has played, which with lag={lag} was "
-            "sampled before it was known: set lag=0, or drop it"
+            f"{source.needs_last_update} draws by what the last update has played, which with "
+            f"max_async_level={lag} was sampled before it was known: set max_async_level=0, or drop it"
         )
-    if learner.options.correction == "none" and learner.uses_sampling_probabilities:
+    if learner.options.importance_sampling.mode == "none" and learner.uses_sampling_probabilities:
         logger.warning(
-            "with lag=%d updates learn from rollouts of earlier weights as if the present ones had sampled "
-            "them: set correction=truncate",
+            "with max_async_level=%d updates learn from rollouts of earlier weights as if the present ones had "
+            "sampled them: set importance_sampling.mode=truncate",
             lag,
         )
 
@@ -76,7 +76,7 @@ class AsyncSource(SourceWrapper):
     def __init__(
         self, source: RolloutSource, learner: BaseLearner, lag: int, can_prefetch: bool = False
     ) -> None:
-        super().__init__(source, f"lag={lag}")
+        super().__init__(source, f"max_async_level={lag}")
         check_lag(source, learner, lag)
         self.learner, self.lag, self.can_prefetch = learner, lag, can_prefetch
         self._waiting: dict[int, Waiting] = {}
@@ -153,8 +153,8 @@ class AsyncSource(SourceWrapper):
             shards = row["shares"]
             if len(shards) != size:
                 raise ValueError(
-                    f"the batches that wait (lag={self.lag}) are those of {len(shards)} processes, and there are "
-                    f"{size}: go on in as many"
+                    f"the batches that wait (max_async_level={self.lag}) are those of {len(shards)} processes, "
+                    f"and there are {size}: go on in as many"
                 )
             if "texts" not in row:
                 raise ValueError(

@@ -16,6 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.options import former_names
 from llm_decpomdp.policy import Team
 
 logger = logging.getLogger(__name__)
@@ -25,7 +28,11 @@ ADDED_KEYS: Mapping[str, Mapping[str, Any]] = {
     "warm_start": {"samples": 8, "rounds": 1, "min_reward": None, "disjoint": False},
 }
 
-RENAMED_KEYS = {"starts_per_bundle": "rollout_batch_size"}
+RENAMED_KEYS = {
+    "starts_per_bundle": "rollout_batch_size",
+    **former_names(TrainerOptions),
+    **former_names(LearnerOptions),
+}
 """Keys of the counters in checkpoints of earlier versions, and their present names."""
 
 NAME = re.compile(r"(update|best)-(\d{6,})(?:\.\d{6,})?")

@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import Interrupted, TrainerCallback
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.trainer_options import StorageOptions
-from llm_decpomdp.options import names
+from llm_decpomdp.options import flatten, names
 from llm_decpomdp.policy import Stateful, TrainablePolicy, distinct_policies, policy_attribute
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -70,7 +69,7 @@ class CheckpointManager(TrainerCallback):
             if (model := policy_attribute(policy, "base_model"))
         }
         """The frozen models of the policies."""
-        options = {**asdict(self.options), **asdict(self.learner.options)}
+        options = {**flatten(self.options), **flatten(self.learner.options)}
         self._identity: dict[str, Any] = {
             "algorithm": self.learner.algorithm.name,
             "policies": sorted(policies),

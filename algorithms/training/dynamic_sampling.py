@@ -44,12 +44,12 @@ class DynamicSamplingSource(SourceWrapper):
         rounds: int,
         seed: int,
     ) -> None:
-        super().__init__(source, f"refill={rounds}")
+        super().__init__(source, f"max_resample_rounds={rounds}")
         if not any(set(problems) - set(batch) for batch in source.batches):
             total = len(set(source.starts))
             raise ValueError(
-                f"refill={rounds} draws problems that an update lacks, and every update has all {total} of the "
-                "run: take fewer problems an update (train_batch_size), or drop it"
+                f"max_resample_rounds={rounds} draws problems that an update lacks, and every update has "
+                f"all {total} of the run: take fewer problems an update (train_batch_size), or drop it"
             )
         self.learner, self.problems, self.rounds, self.seed = learner, problems, rounds, seed
 

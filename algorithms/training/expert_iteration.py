@@ -33,7 +33,7 @@ from llm_decpomdp.seeding import stream
 
 logger = logging.getLogger(__name__)
 
-EPISODES = RolloutOptions(plan="episodes")
+EPISODES = RolloutOptions(mode="episodes")
 """Samples of a problem are whole episodes."""
 
 

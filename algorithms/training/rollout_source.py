@@ -244,7 +244,7 @@ class SampledSource(RolloutSource):
             )
         self.env, self.team, self.worker, self.learner = env, team, worker, learner
         self.options, self.batches = options, batches
-        further = problems if options.refill or options.curriculum else ()
+        further = problems if options.max_resample_rounds or options.curriculum else ()
         self.starts = list(dict.fromkeys(chain(*batches, further)))
         size = options.rollout_batch_size
         learner.algorithm.check_rollouts(team, learner.options, options, options.group_size)

@@ -158,7 +158,7 @@ class Trainer:
         )
         with ExitStack() as stack:
             # With several steps a batch, `accumulate` takes all but the last, so weights change from here on.
-            several = self.learner.options.updates_per_batch > 1
+            several = self.learner.options.num_iterations > 1
             if several:
                 stack.enter_context(self.updating())
             with timer("learning"):

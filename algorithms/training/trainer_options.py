@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+from typing import ClassVar
+
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -11,11 +14,12 @@ from llm_decpomdp.options import Options, option, refuse_changes
 class RewardScoreOptions(Options):
     """A reward model whose scores the learner sees instead of the task's reward."""
 
-    switch = "reward_model"
-    reward_model: str | None = option(None, key="path")
+    switch = "path"
+    former_names: ClassVar = {"reward_model": "path", "reward_model_every": "update_interval"}
+    path: str | None = None
     """File of a reward model, as `reward-model` writes it, whose scores the learner is given in place of the
     task's reward; evaluations are on the task's. It must have been trained with the model of a policy here."""
-    reward_model_every: int = option(0, ge=0, key="update_interval", unless=("reward_model", None))
+    update_interval: int = option(0, ge=0, unless=("path", None))
     """Updates after which the reward model is fitted anew, to pairs of what the team has said, by the task's
     reward; 0 keeps it as it is."""
 
@@ -39,7 +43,7 @@ class StorageOptions(Options):
     """Write the token ids and log-probabilities of every completion to `episodes.jsonl` too."""
 
 
-class TrainerOptions(RewardScoreOptions, RolloutOptions, StorageOptions):
+class TrainerOptions(RolloutOptions, StorageOptions):
     """All options of a training run.
 
     Raises:
@@ -50,12 +54,13 @@ class TrainerOptions(RewardScoreOptions, RolloutOptions, StorageOptions):
     """Completions of each agent in a group (G); at least 2 where the algorithm compares them."""
     eval_every: int = option(0, ge=0)
     """Updates between evaluations; 0 leaves those before the first and after the last update."""
+    reward_model: RewardScoreOptions = field(default_factory=RewardScoreOptions)
     seed: int = option(0, ge=0)
     """Seed of all that is drawn at random: the order of problems, new adapters' weights, and every sample."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_scores(self, self)
+        check_scores(self.reward_model, self)
 
     def evaluates(self, update: int, total: int) -> bool:
         """Check whether an evaluation follows `update`, of `total`; 0 stands for before the first."""
@@ -68,12 +73,12 @@ class TrainerOptions(RewardScoreOptions, RolloutOptions, StorageOptions):
 
 def check_scores(scores: RewardScoreOptions, rollouts: RolloutOptions) -> None:
     """Raise a `ValueError` if rollouts go by the task's reward, and a reward model stands in its place."""
-    if scores.reward_model is None:
+    if scores.path is None:
         return
-    if rollouts.handoff == "best":
+    if rollouts.branch_selection == "best":
         raise ValueError(
-            "handoff=best goes by the task's reward, and reward_model stands in its place: set handoff=random, or "
-            "drop reward_model"
+            "branch_selection=best goes by the task's reward, and reward_model stands in its place: set "
+            "branch_selection=random, or drop reward_model"
         )
     if rollouts.early_termination_threshold is not None:
         raise ValueError(
@@ -90,11 +95,11 @@ def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
             "set joint_mode=cross, or joint_mode=common with num_partners of 2 or more, or drop it"
         )
         single_choice = f"joint_mode={rollouts.joint_mode} and one choice of partners"
-        refuse_changes(updates, ["joint_aggregation"], single_choice, remedy)
-    if rollouts.plan != "episodes":
-        remedy = "set plan=episodes, or drop it"
-        refuse_changes(updates, ["step_advantage_weight"], f"plan={rollouts.plan}", remedy)
-    if updates.has_critic:
+        refuse_changes(updates, ["joint_aggregation.name"], single_choice, remedy)
+    if rollouts.mode != "episodes":
+        remedy = "set rollout.mode=episodes, or drop it"
+        refuse_changes(updates, ["step_advantage_weight"], f"rollout.mode={rollouts.mode}", remedy)
+    if updates.critic.exists:
         # Imported here, because critics are optional.
         from llm_decpomdp.algorithms.critics.options import check_critic_rollouts
 
@@ -150,11 +155,12 @@ class WarmStartOptions(Options):
 class ShardOptions(Options):
     """How the processes of a run, which a launcher such as torchrun starts, hold what learns."""
 
-    shards: int = option(1, ge=1, key="fsdp_size")
+    former_names: ClassVar = {"shards": "fsdp_size"}
+    fsdp_size: int = option(1, ge=1)
     """Processes that hold a part of each weight that learns, of its gradient and of its optimizer's state, by
     torch's FSDP2: as many as the run has; 1 keeps all of it in every process. Nothing but the last digits of
     weights depends on it. Not with madpo, critics, reward models or a warm start."""
-    reduce_once: bool | None = option(None, unless=("shards", 1))
+    reduce_once: bool | None = option(None, unless=("fsdp_size", 1))
     """With `fsdp_size`, sum gradients over the processes once per update. Each process then keeps the whole
     gradient, 4 bytes for each trained weight. False sums them after each pass: less memory, more traffic. null:
     once for adapters, whose gradients are small, and after each pass for all weights."""
@@ -183,7 +189,7 @@ def check_sharded(
     """
     wrong = {
         f"algorithm {algorithm.name}": not algorithm.supports_sharding,
-        "a critic": options.has_critic,
+        "a critic": options.critic.exists,
         f"reward_model={reward_model}": reward_model is not None,
         "a warm start": warm,
     }

@@ -31,7 +31,7 @@ def describe_cost(config: Config, name: str) -> Iterator[str]:
     check_machine(config, run.team.policies)
     folder = new_folder(config, name)
     updates, demonstrations = len(run.batches), run.demonstrations()
-    starts = (1 + config.algorithm.rollout.refill) * sum(map(len, run.batches))
+    starts = (1 + config.algorithm.rollout.max_resample_rounds) * sum(map(len, run.batches))
     training = start_cost(config).times(0 if run.pairs else starts)
     evaluations = run.trainer.evaluations(updates) + (demonstrations is not None)
     episodes = len(run.eval_starts) * evaluations
@@ -43,7 +43,7 @@ def describe_cost(config: Config, name: str) -> Iterator[str]:
         stand_in = ", a stand-in" if about["stand_in"] else ""
         where = f"{about['name']} {about['split']} ({about['source']}){stand_in}"
         data.append(f"{about['rows']} problems of {where}")
-    yield f"{config.algorithm.name}, {config.algorithm.rollout.plan}, on {config.env.id}: {run.team.models}"
+    yield f"{config.algorithm.name}, {config.algorithm.rollout.mode}, on {config.env.id}: {run.team.models}"
     yield f"training: {f'{len(run.pairs):,} stored pairs' if run.pairs else data[0]}"
     yield f"evaluations: {data[1]}"
     warm = config.warm_start

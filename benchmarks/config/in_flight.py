@@ -29,10 +29,10 @@ def check_in_flight(config: Config, policies: Mapping[str, PolicySpec]) -> None:
         "gives no equal bytes, which learner.deterministic=true promises, because tokens depend on the time at "
         "which weights arrive: set learner.deterministic=false": learner.deterministic,
         "sends whole weights, and those of learner.fsdp_size are in shards: set learner.fsdp_size=1": (
-            learner.shards > 1
+            learner.fsdp_size > 1
         ),
     }
-    local = config.sampler.engine == "transformers"
+    local = config.inference.engine == "transformers"
     for name, spec in policies.items():
         if not local or spec.kind != "model":
             continue

@@ -7,7 +7,7 @@
 | section `grpo`                           | `algorithm`, with `name: grpo` and one agent |
 | in any of them `joint_mode`              | the same, with `plan: tree`                  |
 | in them the keys of `SECTION_KEYS`       | other sections, as listed there              |
-| the keys of `ROOT_KEYS`                  | as listed there                              |
+| the keys of `ROOT_KEYS`                 | as listed there                              |
 | `dataset.type`, or else `dataset.name`   | `env.id`, as `ENVIRONMENTS` says             |
 | section `wandb`                          | `output.trackers.wandb`, which takes its keys |
 
@@ -24,13 +24,15 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import (
-    FORMER,
     KEYS,
     OPTIONAL,
     OWNERS,
     SECTIONS,
     SWITCHES,
+    Config,
+    value_of,
 )
+from llm_decpomdp.options import former_names
 from llm_decpomdp.validation import LISTED, unknown
 
 ALGORITHM_SECTIONS = {
@@ -75,14 +77,26 @@ ROOT_KEYS = {
 }
 """Other keys, by their whole names."""
 
+FORMER = {
+    "group_size": "num_generations",
+    "train_batch_size": "prompts_per_update",
+    "rollout_batch_size": "starts_per_bundle",
+}
+"""Options of an algorithm, and their names in the first versions."""
+
+_FORMER_NAMES = {key: former for former, key in former_names(Config).items()}
+
+FLAT_NAMES = {key: _FORMER_NAMES.get(key, name) for key, (_, name) in OWNERS.items()}
+"""Names of keys in earlier versions, where sections had no sections in them."""
+
 FLAT_KEYS = {
     **{
-        f"{key.partition('.')[0]}.{name}": key
-        for key, (_, name) in OWNERS.items()
-        if key.rpartition(".")[2] != name or key.count(".") > 1
+        f"{key.partition('.')[0]}.{flat}": key
+        for key, flat in FLAT_NAMES.items()
+        if key.rpartition(".")[2] != flat or key.count(".") > 1
     },
-    **{f"sampler.{name}": key for key, (_, name) in OWNERS.items() if key.startswith("inference.")},
-    **{f"algorithm.{FORMER[name]}": key for key, (_, name) in OWNERS.items() if name in FORMER},
+    **{f"sampler.{name}": key for key, name in FLAT_NAMES.items() if key.startswith("inference.")},
+    **{f"algorithm.{FORMER[name]}": key for key, name in FLAT_NAMES.items() if name in FORMER},
 }
 """Keys of earlier versions, where sections had no sections in them, and their keys here."""
 
@@ -160,6 +174,19 @@ GONE = {
     "output.verbose": "every episode is written to episodes.jsonl; drop it",
 }
 """Keys of older files that have no meaning here, and the advice in their errors."""
+
+
+def flat(config: Config) -> dict[str, Any]:
+    """Return a configuration as earlier versions stored it: without sections in sections."""
+    tree: dict[str, Any] = {}
+    for key, name in FLAT_NAMES.items():
+        section = "sampler" if key.startswith("inference.") else key.partition(".")[0]
+        of_section = tree.setdefault(section, {}) if "." in key else tree
+        of_section[FORMER.get(name, name)] = value_of(config, key)
+    # Earlier versions had no `options`; an empty one must not look like a change.
+    if not tree["algorithm"]["options"]:
+        del tree["algorithm"]["options"]
+    return tree
 
 
 def canonical(tree: Mapping[str, Any], current: str | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The layers of a configuration, merged to one: `read_config`.
+"""Configurations by name or path, and their layers, merged to one: `find_config` and `read_config`.
 
 Later layers win: the defaults of `schema`, those of the environment, the YAML file, `--override k=v`, the flags of
 the training scripts. `legacy` translates older spellings before layers are merged.
@@ -6,17 +6,21 @@ the training scripts. `legacy` translates older spellings before layers are merg
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import (
+    Whole,
     load_yaml,
     make_paths_absolute,
-    merged,
     parse_overrides,
-    resolve_references,
 )
 from llm_decpomdp.benchmarks.config.legacy import (
     ALGORITHM_SECTIONS,
@@ -35,13 +39,28 @@ from llm_decpomdp.benchmarks.config.schema import (
     Config,
     EnvConfig,
     ScheduleConfig,
-    by_key,
     flatten,
     holds_text,
     type_of,
 )
 from llm_decpomdp.options import from_text
 from llm_decpomdp.registry import defaults as arguments_of
+from llm_decpomdp.validation import unknown
+
+FOLDER = Path(__file__).parents[1] / "configs"
+
+DATA = ("he", "che", "mbpp", "classeval", "bugfix", "tldr", "arxiv")
+
+OTHER_NAMES: dict[str, str] = {}
+"""Aliases of files, and the names that they stand for."""
+for _name in ("grpo", "magrpo"):
+    OTHER_NAMES |= {f"{_name}_mt_{data}_config": f"mt_{_name}_{data}_config" for data in DATA}
+    OTHER_NAMES[f"{_name}_mbpp_config.2026-01"] = f"mt_{_name}_mbpp_config"
+    for _data in ("classeval", "bugfix"):  # their plain configurations play several turns already
+        OTHER_NAMES[f"mt_{_name}_{_data}_config"] = f"{_name}_{_data}_config"
+
+ERAS = {"LLM_Collaboration_with_MARL/configs": "", "experiments/configs": ".2025-08"}
+"""Folders of configurations elsewhere, and the ending of the names of those that differed at that time."""
 
 ASKS_OUTSIDE = "expert_edits"
 """Mode whose prompts another model writes."""
@@ -52,6 +71,50 @@ NOBODY_ASKED = {
     "external.expert_model": None,
     "external.expert_base_url": None,
 }
+
+
+logger = logging.getLogger(__name__)
+
+
+def shipped(folder: Path = FOLDER) -> dict[str, Path]:
+    """Return the files of a folder by name."""
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def description(path: Path) -> str:
+    """Return the first line of a configuration, a comment that describes it."""
+    return path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+
+
+def find_config(name: str) -> Path:
+    """Find the file of a name (with or without `.yaml`) or a path."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    files = shipped()
+    stem = path.name.removesuffix(".yaml")
+    while stem in OTHER_NAMES:  # an alias may stand for another one
+        stem = OTHER_NAMES[stem]
+    # A path elsewhere never means a shipped file, except in the folders of `ERAS`.
+    in_package = path.parent == Path() or path.parent.resolve() == FOLDER.resolve()
+    # A plain name is looked up, so its error does not speak of files.
+    is_path = name != path.name or path.suffix in (".yaml", ".yml")
+    where = f"there is no file {path.absolute()}; " if is_path else ""
+    if stem not in files and path.is_dir():
+        inside = sorted(file.name for file in path.glob("*.y*ml"))[:1]
+        example = f", such as {path / inside[0]}" if inside else "; it holds none"
+        raise ConfigError(f"{path} is a folder: name a YAML file in it{example}")
+    if stem not in files:
+        names, listing = [*files, *OTHER_NAMES], "`llm-decpomdp list` shows all"
+        raise ConfigError(where + unknown("configuration", stem, names, listing))
+    if in_package:
+        return files[stem]
+    ending = ERAS.get("/".join(path.parts[-3:-1]))
+    if ending is None:
+        raise ConfigError(f"{where}for the package's own: --config {stem}")
+    file = files.get(stem + ending, files[stem])
+    logger.info("there is no file %r: the package's own %s is used", name, file.stem)
+    return file
 
 
 def read_config(
@@ -87,7 +150,7 @@ def read_config(
     layers = [make_paths_absolute(layer, folder) for layer in (items, _rename_keys(flags or {}))]
     merged_layers = _merge(_add_env_defaults([base, older, file, *layers]))
     try:
-        return from_text(Config, resolve_references(merged_layers, by_key(Config())))
+        return from_text(Config, resolve_references(merged_layers, asdict(Config())))
     except ValueError as error:
         raise ConfigError(str(error).splitlines()[0]) from None
 
@@ -144,6 +207,33 @@ def _merge(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             # A section of null is off: it holds no keys, unless a later layer sets some.
             node[last] = {} if value is None and key in SECTIONS else merged(node.get(last), value)
     return tree
+
+
+def merged(below: Any, value: Any) -> Any:
+    """Return a value on top of the one below it: mappings are merged, but for those that replace the one below."""
+    if not isinstance(value, dict):
+        return value
+    kept = below if isinstance(below, dict) and not isinstance(value, Whole) else {}
+    return {**kept, **{key: merged(kept.get(key), part) for key, part in value.items()}}
+
+
+def resolve_references(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Replace references such as `${model.name}` in a tree by values of it, or of the defaults."""
+    if "${" not in str(tree):
+        return tree
+    try:
+        whole = OmegaConf.merge(OmegaConf.create(dict(defaults)), OmegaConf.create(dict(tree)))
+        values: Any = OmegaConf.to_container(whole, resolve=True)
+    except OmegaConfBaseException as error:
+        raise ValueError(str(error)) from None
+    return {key: _within(values[key], part) for key, part in tree.items()}
+
+
+def _within(values: Any, tree: Any) -> Any:
+    """Return the part of nested values whose keys a tree has."""
+    if not isinstance(tree, Mapping):
+        return values
+    return {key: _within(values[key], part) for key, part in tree.items()}
 
 
 ARGUMENTS = {

@@ -149,8 +149,8 @@ def declare_pool(config: Config, team: TeamSpec) -> PooledTeam:
         if len(set(values)) < len(values):
             raise ConfigError(f"partners.{key} names one of these twice: {', '.join(values)}")
     reasons = {
-        "inference.engine=vllm": config.sampler.engine == "vllm",
-        f"learner.fsdp_size={config.learner.shards}": config.learner.shards > 1,
+        "inference.engine=vllm": config.inference.engine == "vllm",
+        f"learner.fsdp_size={config.learner.fsdp_size}": config.learner.fsdp_size > 1,
         "algorithm.preferences.source": config.algorithm.pairs_source is not None,
     }
     for key in (key for key, present in reasons.items() if present):

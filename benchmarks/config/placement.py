@@ -40,22 +40,22 @@ THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 def check_placement(config: Config, policies: Mapping[str, PolicySpec]) -> None:
     """Check the section `inference` and `sample_on` against the other sections, on any machine."""
-    if config.sampler.engine == "vllm":
+    if config.inference.engine == "vllm":
         _check_servers_of_run(config, policies)
     for name, spec in policies.items():
         if spec.sample_on is None:
             continue
         key = _key(name, spec)
-        if config.sampler.urls:
+        if config.inference.urls:
             raise ConfigError(
                 f"{key} is for a server that the run starts, and inference.urls names ones that run: drop either"
             )
-        if config.sampler.engine == "transformers" and not config.cluster.rollout_workers:
+        if config.inference.engine == "transformers" and not config.cluster.rollout_workers:
             raise ConfigError(
                 f"{key} means nothing where the process that learns samples: set policies.{name}.device to "
                 f"cuda:{spec.sample_on[0]}, or inference.engine=vllm, or cluster.rollout_workers"
             )
-        if config.sampler.engine == "transformers":
+        if config.inference.engine == "transformers":
             if len(spec.sample_on) > 1:
                 raise ConfigError(f"{key}: a rollout worker samples a policy on one GPU; name one")
             gpus, gpu = config.cluster.worker_gpus, spec.sample_on[0]
@@ -64,13 +64,13 @@ def check_placement(config: Config, policies: Mapping[str, PolicySpec]) -> None:
                     f"{key}: a rollout worker sees the cluster.worker_gpus={gpus:g} that Ray keeps for it, "
                     f"counted from 0: raise that to {gpu + 1}, or name another"
                 )
-    if config.sampler.engine == "vllm" and any(spec.sample_on for spec in policies.values()):
+    if config.inference.engine == "vllm" and any(spec.sample_on for spec in policies.values()):
         _check_servers(config, policies)
 
 
 def _check_servers(config: Config, policies: Mapping[str, PolicySpec]) -> None:
     """Check that `sample_on` names the GPUs of each server once, as many as its flags spread it over."""
-    groups, number = served(policies), parts(config.sampler.flags)
+    groups, number = served(policies), parts(config.inference.flags)
     for name, spec in policies.items():
         if spec.sample_on and not any(name in group for group in groups):
             raise ConfigError(
@@ -100,7 +100,7 @@ def _check_servers(config: Config, policies: Mapping[str, PolicySpec]) -> None:
 def check_room(config: Config, policies: Mapping[str, PolicySpec], gpus: int | None = None) -> None:
     """Check that the GPUs which `sample_on` names are there and not promised twice; `gpus` are those of a plan."""
     placed = {name: spec for name, spec in policies.items() if spec.sample_on}
-    ray = config.cluster.engine == "ray" and config.sampler.engine == "transformers"
+    ray = config.cluster.engine == "ray" and config.inference.engine == "transformers"
     if not placed and not ray:
         return
     if gpus is None:
@@ -115,7 +115,7 @@ def check_room(config: Config, policies: Mapping[str, PolicySpec], gpus: int | N
             raise ConfigError(
                 f"{_key(name, spec)}: there are {gpus} GPUs" + (", counted from 0" if gpus else "")
             )
-    if config.sampler.engine == "vllm":
+    if config.inference.engine == "vllm":
         for gpu in range(gpus):
             _add_up(config, policies, gpu)
 
@@ -134,7 +134,7 @@ def _check_ray_gpus(config: Config, policies: Mapping[str, PolicySpec], gpus: in
 
 def _add_up(config: Config, policies: Mapping[str, PolicySpec], gpu: int) -> None:
     """Raise a `ConfigError` if servers, and what this process holds, ask for more than a GPU has."""
-    flags = {name.replace("-", "_"): value for name, value in config.sampler.flags.items()}
+    flags = {name.replace("-", "_"): value for name, value in config.inference.flags.items()}
     share = float(flags.get(SHARE, DEFAULT_SHARE))
     servers = [
         ", ".join(group)
@@ -170,7 +170,7 @@ def served(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
 
 def in_worker(config: Config, policies: Mapping[str, PolicySpec]) -> dict[str, PolicySpec]:
     """Return the policies as a rollout worker has them: on the GPU that samples, or hollow where a server does."""
-    groups = served(policies) if config.sampler.engine == "vllm" else []
+    groups = served(policies) if config.inference.engine == "vllm" else []
     hollow = {name: f"meta:{place}" for place, group in enumerate(groups) for name in group}
 
     def place(name: str, spec: PolicySpec) -> PolicySpec:
@@ -204,7 +204,7 @@ def _key(name: str, spec: PolicySpec) -> str:
 
 
 def _check_servers_of_run(config: Config, policies: Mapping[str, PolicySpec]) -> None:
-    sampler = config.sampler
+    sampler = config.inference
     if config.learner.deterministic:
         raise ConfigError(
             "learner.deterministic=true holds for models that this library samples, and the batches of "
@@ -244,13 +244,13 @@ def _check_servers_of_run(config: Config, policies: Mapping[str, PolicySpec]) ->
 def _check_transfer(config: Config, policies: Mapping[str, PolicySpec]) -> None:
     """Raise a `ConfigError` unless full weights can go to servers from GPU to GPU."""
     learning = {name: spec for name, spec in policies.items() if spec.can_be_trained}
+    is_async = config.algorithm.rollout.max_async_level > 0
     wrong = {
         "no policy learns all weights: adapters always go as files": all(
             spec.lora or saved_adapter(str(spec.name)) for spec in learning.values()
         ),
-        "a running server (inference.urls) has not the flag for it": bool(config.sampler.urls),
-        "the server may be lost while the weights change (max_async_level)": config.algorithm.rollout.lag
-        > 0,
+        "a running server (inference.urls) has not the flag for it": bool(config.inference.urls),
+        "the server may be lost while the weights change (max_async_level)": is_async,
         "policies.<name>.sample_on must name the GPUs of each server": not all(
             spec.sample_on for spec in learning.values()
         ),
@@ -262,7 +262,7 @@ def _check_transfer(config: Config, policies: Mapping[str, PolicySpec]) -> None:
 
 def check_interpreter(config: Config) -> None:
     """Raise a `ConfigError` unless this machine can run the Python that starts servers, if the run starts any."""
-    sampler = config.sampler
+    sampler = config.inference
     if sampler.engine == "transformers" or sampler.urls:
         return
     python = sampler.interpreter()
@@ -275,7 +275,7 @@ def check_interpreter(config: Config) -> None:
 
 
 def _check_workers(config: Config) -> None:
-    cluster, sampler = config.cluster, config.sampler
+    cluster, sampler = config.cluster, config.inference
     if cluster.rollout_workers and sampler.exact:
         raise ConfigError(
             f"inference.exact=true holds a batch back until it is complete, and the {cluster.rollout_workers} of "
@@ -331,10 +331,10 @@ def check_shards(
     scores = config.algorithm.reward_model
     completed, warm = algorithm.complete_options(learner), config.warm_start.source is not None
     try:
-        check_sharded(algorithm, completed, None if scores is None else scores.reward_model, warm)
+        check_sharded(algorithm, completed, None if scores is None else scores.path, warm)
     except ValueError as error:
         raise ConfigError(f"section algorithm: {error}") from None
-    if config.sampler.engine == "vllm":
+    if config.inference.engine == "vllm":
         raise ConfigError(
             "learner.fsdp_size has as many processes, and inference.engine=vllm works with one: set "
             "learner.fsdp_size=1, or inference.engine=transformers"

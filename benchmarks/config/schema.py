@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field as DataclassField
 from dataclasses import asdict, field, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -43,8 +43,6 @@ from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 from llm_decpomdp.options import (
     Options,
     default_of,
-    fields_by_key,
-    key_of,
     names,
     option,
     option_of,
@@ -60,6 +58,7 @@ ENV_ID = "coophumaneval-v0"
 class EnvConfig(Options):
     """Arguments of `llm_decpomdp.make`; those that are left out have the environment's own defaults."""
 
+    former_names: ClassVar = {"centralised": "centralized"}
     id: str = ENV_ID
     """An id of `llm-decpomdp list`, or `module:id` for one that a module of yours registers."""
     num_agents: int = option_of(CodeOptions, "num_agents")
@@ -70,7 +69,7 @@ class EnvConfig(Options):
     reward: str | None = None
     """A reward of your own in place of the environment's: `module:NAME` of a function from that one to yours, or
     the name of one that an installed package announces. An `external.mode` of your own is named likewise."""
-    centralised: bool = option(False, key="centralized")
+    centralized: bool = False
     """Let one policy, `team_0`, read the prompts of all agents and write all their parts in one completion: an
     upper bound for communication. `num_agents` counts the agents whose parts it writes."""
     channel: dict[str, Any] = field(default_factory=dict)
@@ -154,25 +153,26 @@ class ScheduleConfig(Options):
     group_size: int = option_of(TrainerOptions, "group_size")
 
 
-CHOOSING = ("pair_selection", "pair_min_gap", "pairs_per_group", "comparator")
+CHOOSING = ("pair_selection", "pair_min_gap", "pairs_per_group", "opponent")
 """Options by which pairs are chosen among those of a group; stored pairs were chosen before."""
 
-STORED = ("pairs_source, as nothing is sampled", "drop one of them")
+STORED = ("preferences.source, as nothing is sampled", "drop one of them")
 """What options of samples do nothing with, and the remedy."""
 
 
 class PreferenceConfig(PreferenceOptions):
     """Preference pairs of `madpo`, and their loss."""
 
-    switch = "pairs_source"
-    pairs_source: str | None = option(None, key="source")
+    switch = "source"
+    former_names: ClassVar = {"pairs_source": "source"}
+    source: str | None = None
     """Pairs to learn from in place of samples of the run's own: the path of a JSONL file that
     `export --pairs --to jsonl` has written; null samples. The problems of an epoch are then its pairs, and
     `pairs_per_start` is the most pairs of a task in it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pairs_source is not None:
+        if self.source is not None:
             refuse_changes(self, CHOOSING, *STORED)
 
 
@@ -206,12 +206,12 @@ class AlgorithmConfig(StepOptions, ScheduleConfig):
     @property
     def pairs_source(self) -> str | None:
         """File of stored pairs to learn from, if the run samples none."""
-        return None if self.preferences is None else self.preferences.pairs_source
+        return None if self.preferences is None else self.preferences.source
 
     @property
-    def named_comparator(self) -> str | None:
+    def named_opponent(self) -> str | None:
         """Folder of another team that pairs are made with, if there is one."""
-        return None if self.preferences is None else self.preferences.named_comparator
+        return None if self.preferences is None else self.preferences.named_opponent
 
     @property
     def own_options(self) -> dict[str, Any]:
@@ -219,12 +219,13 @@ class AlgorithmConfig(StepOptions, ScheduleConfig):
         of_pairs = names(PreferenceOptions) if self.preferences else ()
         return {**{name: getattr(self.preferences, name) for name in of_pairs}, **self.options}
 
-    def parts(self) -> Iterator[Options]:
-        """Yield the options of each section, those of sections that are off too, and then these themselves."""
-        for declared in fields(self):
-            for section in sections_of(AlgorithmConfig, declared.name):
-                yield getattr(self, declared.name) or section()
-        yield self
+    def sections(self) -> dict[str, Options]:
+        """Return the options of each section; defaults for those that are off."""
+        return {
+            name: getattr(self, name) or kind()
+            for name in names(AlgorithmConfig)
+            for kind in sections_of(AlgorithmConfig, name)
+        }
 
 
 class EvaluationConfig(Options):
@@ -278,7 +279,7 @@ class Config(Options):
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     learner: ShardOptions = field(default_factory=ShardOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
-    sampler: SamplerOptions = field(default_factory=SamplerOptions, metadata={"key": "inference"})
+    inference: SamplerOptions = field(default_factory=SamplerOptions)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     seed: int = option_of(TrainerOptions, "seed")
@@ -286,17 +287,7 @@ class Config(Options):
     def to_yaml(self) -> str:
         """Write the whole configuration, as `load_config` reads it."""
         # Unicode stays readable in prompts and names of folders.
-        return str(yaml.safe_dump(by_key(self), sort_keys=False, allow_unicode=True))
-
-    def flat(self) -> dict[str, Any]:
-        """Return the configuration as earlier versions stored it: without sections in sections."""
-        *sections, own = map(vars, self.algorithm.parts())
-        values = {k: v for k, v in own.items() if not sections_of(AlgorithmConfig, k)}
-        for section in sections:
-            values |= section
-        # Earlier versions had no `options`; an empty one must not look like a change.
-        algorithm = {FORMER.get(k, k): v for k, v in values.items() if v or k != "options"}
-        return {**asdict(self), "algorithm": algorithm}
+        return str(yaml.safe_dump(plain(asdict(self)), sort_keys=False, allow_unicode=True))
 
     def with_sizes(self, env: DecPOMDPEnv) -> Config:
         """Return the configuration with the sizes that only its environment knows."""
@@ -335,7 +326,7 @@ class Config(Options):
             key: value
             for key, value in settings.items()
             if accepts_argument(self.env.id, key) or value != defaults[key]
-        }  # `centralised`, an argument of `make`, among them
+        }  # `centralized`, an argument of `make`, among them
         data = self._data(split, source or self.dataset.source)
         env = make(self.env.id, **arguments, **self.env.options, **data, **wrappers)
         for key, value in fixed.items():
@@ -379,29 +370,19 @@ SIZES: dict[str, Callable[[DecPOMDPEnv], int]] = {
 }
 """Sizes of an environment, with or without an argument for them."""
 
-FORMER = {
-    "group_size": "num_generations",
-    "train_batch_size": "prompts_per_update",
-    "rollout_batch_size": "starts_per_bundle",
-}
-"""Options of an algorithm, and their names in earlier versions."""
-
 NO_CHOICE = (None, "auto", "bundled", DatasetConfig.train_split, DatasetConfig.eval_split)
 """Choices of problems that fit an environment with one set of them."""
-
-ROOT_KEYS = ("team", "policies", "seed")
-"""Keys of no section."""
 
 
 def _owners(
     owner: type[Options] = Config, prefix: str = ""
 ) -> Iterator[tuple[str, tuple[type[Options], str]]]:
-    for key, declared in fields_by_key(owner).items():
-        sections = sections_of(owner, declared.name)
+    for name in names(owner):
+        sections = sections_of(owner, name)
         for section in sections:
-            yield from _owners(section, f"{prefix}{key}.")
+            yield from _owners(section, f"{prefix}{name}.")
         if not sections:
-            yield prefix + key, (owner, declared.name)
+            yield prefix + name, (owner, name)
 
 
 OWNERS = dict(_owners())
@@ -419,7 +400,7 @@ SECTIONS = tuple(dict.fromkeys(key.rpartition(".")[0] for key in KEYS if "." in 
 
 
 OPTIONAL = tuple(
-    f"algorithm.{key_of(declared)}"
+    f"algorithm.{declared.name}"
     for declared in fields(AlgorithmConfig)
     if declared.default is None and sections_of(AlgorithmConfig, declared.name)
 )
@@ -445,15 +426,6 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield key, None
 
 
-def by_key(options: Options) -> dict[str, Any]:
-    """Return the values of options by their keys, nested as in a file."""
-    values = {key_of(declared): getattr(options, declared.name) for declared in fields(options)}
-    return {
-        key: by_key(value) if isinstance(value, Options) else plain(value)
-        for key, value in values.items()
-    }
-
-
 def plain(value: Any) -> Any:
     """Return a value with lists in place of tuples, as YAML knows them."""
     if isinstance(value, dict):
@@ -463,10 +435,10 @@ def plain(value: Any) -> Any:
 
 def value_of(config: Config, key: str) -> Any:
     """Return the value of a dotted key; that of a section that is off is its default."""
+    *sections, name = key.split(".")
     node: Any = config
-    name = OWNERS[key][1]
-    for part in key.split(".")[:-1]:
-        node = node and getattr(node, fields_by_key(type(node))[part].name)
+    for section in sections:
+        node = node and getattr(node, section)
     return default_of(FIELDS[key]) if node is None else getattr(node, name)
 
 

@@ -134,7 +134,9 @@ def samples_elsewhere(config: Config, policies: Mapping[str, PolicySpec]) -> boo
     """Check whether servers or further GPUs sample policies; `placement` has the checks of such runs."""
     ray = config.cluster.engine == "ray"
     return (
-        ray or config.sampler.engine == "vllm" or any(spec.sample_on for spec in policies.values())
+        ray
+        or config.inference.engine == "vllm"
+        or any(spec.sample_on for spec in policies.values())
     )
 
 

@@ -43,7 +43,7 @@ class DeviceEstimate:
 def estimate_devices(config: Config, gpus: str, numbers: Mapping[str, float]) -> DeviceEstimate:
     """Estimate the memory of a run on given devices."""
     count, kind = _read_devices(gpus)
-    shards = config.learner.shards
+    shards = config.learner.fsdp_size
     if shards > 1 and kind != "cpu" and count != shards:
         raise ConfigError(
             f"--gpus {gpus}: a run with learner.fsdp_size={shards} has {shards} processes with a GPU each: give "
@@ -64,7 +64,7 @@ def plan_lines(config: Config, estimate: DeviceEstimate) -> list[str]:
     parts, usable, need = estimate.parts, estimate.usable, estimate.need
     if need <= usable:
         return [
-            f"{config.algorithm.name}, {config.algorithm.rollout.plan}, on {config.env.id}, on {estimate.devices}",
+            f"{config.algorithm.name}, {config.algorithm.rollout.mode}, on {config.env.id}, on {estimate.devices}",
             *_count_lines(estimate.plan),
             *(f"left out: {text}" for text in _left_out(config)),
             f"gigabytes of each device, of {usable:.1f} that may be used:",
@@ -84,7 +84,7 @@ def plan_lines(config: Config, estimate: DeviceEstimate) -> list[str]:
     variants: dict[str, dict[str, Mapping[str, Any]]] = {
         text: {"model": keys} for text, keys in CHANGES.items()
     }
-    if estimate.count > 1 and config.learner.shards == 1:
+    if estimate.count > 1 and config.learner.fsdp_size == 1:
         variants[f"learner.fsdp_size={estimate.count} output.checkpoint_every=1"] = {
             "learner": {"shards": estimate.count},
             "output": {"checkpoint_every": 1},
@@ -122,16 +122,16 @@ def _left_out(config: Config) -> Iterable[str]:
     """Yield what a configuration loads besides the team and its learning."""
     from llm_decpomdp.benchmarks.config.teams import team_spec
 
-    workers, comparator = config.cluster.rollout_workers, config.algorithm.named_comparator
-    if config.sampler.engine == "vllm":
+    workers, opponent = config.cluster.rollout_workers, config.algorithm.named_opponent
+    if config.inference.engine == "vllm":
         yield "servers of vLLM, which hold keys and values instead of this process"
-    if comparator is not None:
-        yield f"the comparator, another team in {comparator}"
+    if opponent is not None:
+        yield f"the opponent, another team in {opponent}"
     yield from team_spec(config, config.make_eval_env().possible_agents).describe_cost()
     if workers:
         yield f"{workers} cop{'y' if workers == 1 else 'ies'} of the team in rollout workers"
     critic = config.algorithm.critic
-    if critic is not None and critic.critic_trunk != "frozen":
+    if critic is not None and critic.trunk != "frozen":
         yield "passes with gradients of the critic's adapter"
 
 

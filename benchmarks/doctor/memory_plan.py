@@ -367,7 +367,7 @@ def plan_memory(
         raise ConfigError(f"{config.env.id} {reason}")
     joint = joint_samples(algorithm.rollout, size, len(env.possible_agents))
     turns = range(env.num_turns)
-    episodes, tree = algorithm.rollout.plan == "episodes", algorithm.rollout.plan == "tree"
+    episodes, tree = algorithm.rollout.mode == "episodes", algorithm.rollout.mode == "tree"
     return MemoryPlan(
         starts=max(map(len, run.batches)),
         # Whole episodes part after the first turn; every joint sample of a tree leads to a group.
@@ -426,8 +426,8 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
             checkpointing=spec.gradient_checkpointing,
             dtype=dtype if spec.compute_dtype == "auto" else spec.compute_dtype,
             reference=run.algorithm.needs_reference(run.learner)
-            or run.algorithm.complete_options(run.learner).has_critic,
-            shards=learner.shards if trained else 1,
+            or run.algorithm.complete_options(run.learner).critic.exists,
+            shards=learner.fsdp_size if trained else 1,
             reduce_once=any(adapters) if learner.reduce_once is None else learner.reduce_once,
             quantization=spec.quantization,
         )

@@ -134,7 +134,7 @@ def find_baseline(name: str, setting: EvalConfig) -> Baseline:
         return replace(_own(name, setting), name=name)
     if name in OF_TEAMS and setting.env_options.get("centralized"):
         raise ConfigError(
-            f"{name} needs a team, and a centralised environment has one agent: drop env.centralised"
+            f"{name} needs a team, and a centralised environment has one agent: drop env.centralized"
         )
     if name in OF_TEAMS and len(setting.env.possible_agents) < 2:
         raise ConfigError(f"{name} needs a team, and there is one agent: set env.num_agents")
@@ -200,7 +200,7 @@ def _self_consistency(setting: EvalConfig) -> Baseline:
 
 def _single_agent_env(setting: EvalConfig) -> DecPOMDPEnv:
     """Build the environment for one agent, without tags and without a channel."""
-    return setting.make_env(num_agents=1, centralised=False, channel={}, order="simultaneous")
+    return setting.make_env(num_agents=1, centralized=False, channel={}, order="simultaneous")
 
 
 def _ordered_team(setting: EvalConfig, order: Sequence[str | Sequence[str]]) -> Baseline:

@@ -24,7 +24,8 @@ from llm_decpomdp.agents.saved_team import (
 from llm_decpomdp.agents.scripted import RandomText
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.inputs import merged, parse_overrides
+from llm_decpomdp.benchmarks.config.inputs import parse_overrides
+from llm_decpomdp.benchmarks.config.load import merged
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTest
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams

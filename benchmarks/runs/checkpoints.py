@@ -151,7 +151,7 @@ def save_final_team(
     """
     from llm_decpomdp.algorithms.learning import distributed as processes
 
-    if run.config.learner.shards > 1:
+    if run.config.learner.fsdp_size > 1:
         from llm_decpomdp.agents.models.sharded import unshard_team
 
         unshard_team(team)
@@ -174,7 +174,7 @@ def _explain_unsaved_team(
         yield
     except (OSError, RuntimeError, SafetensorError) as error:  # a full disk raises any of them
         # With `keep_best` the weights are those of the best team now, and not of the last update.
-        if not config.output.keep_best and config.learner.shards == 1:
+        if not config.output.keep_best and config.learner.fsdp_size == 1:
             with suppress(OSError):
                 checkpoints.save()
         path = final_folder(config, folder.path)

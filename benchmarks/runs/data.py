@@ -197,7 +197,7 @@ def skip_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
     if len(skipped) == len(starts):
         raise RunError("no problem is left to train on: make room for longer prompts")
     run = run.skip_tasks(skipped)
-    further = run.problems if run.config.algorithm.rollout.refill else []
+    further = run.problems if run.config.algorithm.rollout.max_resample_rounds else []
     in_batches = {start for batch in (*run.batches, further) for start in batch}
     held_out = _starts_longest_first(run.eval_env.tasks.tasks[: run.config.evaluation.num_tasks])
     try:

@@ -16,9 +16,8 @@ from llm_decpomdp.agents.models.local_models import saved_adapter
 from llm_decpomdp.agents.saved_team import MANIFEST, declaration, identify_team
 from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError, open_folder
-from llm_decpomdp.benchmarks.config.inputs import find_config
 from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.load import read_config
+from llm_decpomdp.benchmarks.config.load import find_config, read_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import team_spec
 from llm_decpomdp.benchmarks.runs.checkpoints import locate, new_folder, save_checkpoint

@@ -31,13 +31,13 @@ from llm_decpomdp.benchmarks.runs.setup import (
     schedule,
 )
 from llm_decpomdp.benchmarks.runs.train import MakeCallback, Result, complete_run, make_training
-from llm_decpomdp.options import fields_by_key
+from llm_decpomdp.options import names
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder, read_json_lines, write_atomically
 
 CHANGEABLE = (
     "algorithm.num_train_epochs",
     "algorithm.max_updates",
-    *(f"cluster.{key}" for key in fields_by_key(ClusterOptions)),
+    *(f"cluster.{key}" for key in names(ClusterOptions)),
     "learner.fsdp_size",
     "learner.reduce_once",
     "learner.process_timeout",
@@ -122,7 +122,7 @@ def resume(
                         "or begin a new run with the team: --from FOLDER"
                     )
         check_machine(run.config, run.team.policies)
-        team = load_policies(run.config, run.envs, run.team, run.config.learner.shards > 1)
+        team = load_policies(run.config, run.envs, run.team, run.config.learner.fsdp_size > 1)
         run = skip_long_prompts(run, team)
         updates = checkpoint.read_counters(newest)["update"]
         _check_schedule(before, run, record.get("left_out", run.skipped), updates)
@@ -202,7 +202,7 @@ def _check_schedule(
             f"algorithm.max_updates={budget}, but the data have {len(new)} updates with "
             f"algorithm.num_train_epochs={algorithm.num_train_epochs}: raise that too"
         )
-    lag = algorithm.rollout.lag
+    lag = algorithm.rollout.max_async_level
     if lag and len(old) < min(len(new), updates + 1 + lag):
         logger.warning(
             "with algorithm.rollout.max_async_level=%d a run samples ahead, and this run was to end after "
@@ -213,7 +213,7 @@ def _check_schedule(
         )
     falling = {
         "lr_schedule": algorithm.lr_schedule != "constant",
-        "joint_aggregation": run.learner.joint_aggregation == "annealed",
+        "joint_aggregation": run.learner.joint_aggregation.name == "annealed",
     }
     for key in (key for key, falls in falling.items() if falls and len(new) != len(old)):
         logger.warning(

@@ -58,7 +58,7 @@ def attach_samplers(run: ResolvedRun, team: Team) -> dict[str, RemoteSampler]:
         engine = next(iter(group.values())).engine
         server = _make_server(run, place, group, folder)
         make_group = _transfer_group(run, group)
-        sampler = kind(engine, group, server, folder, run.config.sampler, make_group)
+        sampler = kind(engine, group, server, folder, run.config.inference, make_group)
         engine.remote = sampler
         samplers |= {a: sampler for a, name in run.team.agents.items() if name in group}
     return samplers
@@ -69,14 +69,14 @@ def _transfer_group(
 ) -> Callable[[], TransferGroup] | None:
     """Return what makes the group of this process and the GPUs of a server, where full weights go by NCCL."""
     name, policy = next(iter(group.items()))
-    if run.config.sampler.transfer == "files" or policy.adapter is not None:
+    if run.config.inference.transfer == "files" or policy.adapter is not None:
         return None
     gpus = run.team.policies[name].sample_on or []
     return partial(NcclGroup, policy.model.device, 1 + len(gpus))
 
 
 def _make_server(run: ResolvedRun, place: int, group: dict[str, CausalLM], folder: Path) -> Server:
-    options = run.config.sampler
+    options = run.config.inference
     if options.urls:
         return RunningServer(options.urls[place], folder, options.start_timeout)
     first, policy = next(iter(group.items()))

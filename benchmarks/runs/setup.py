@@ -141,7 +141,7 @@ def resolve(
         RunError: If the data cannot be loaded, or there is nothing to train on.
     """
     scores = config.algorithm.reward_model
-    scorer = None if scores is None else scores.reward_model
+    scorer = None if scores is None else scores.path
     if scorer is not None and not Path(scorer).is_file():
         raise ConfigError(
             f"algorithm.reward_model.path: there is no file {scorer}; `reward-model` writes it"
@@ -152,7 +152,7 @@ def resolve(
     # Everything that needs no data is checked first: loading data may take minutes.
     checked = check_run(config, train_env)
     config, team = checked.config, checked.team
-    check_opponent(config.algorithm.named_comparator, train_env.possible_agents)
+    check_opponent(config.algorithm.named_opponent, train_env.possible_agents)
     team.check()
     check_trainable(team.policies)
     if config.output.trackers:
@@ -267,18 +267,18 @@ def check_run(config: Config, env: DecPOMDPEnv) -> CheckedRun:
             algorithm.check_rollouts(agents, learner, rollouts, size)
         elif config.warm_start.disjoint:
             raise ValueError(
-                "pairs_source learns from stored pairs, of whatever problems: drop warm_start.disjoint"
+                "preferences.source learns from stored pairs, of whatever problems: drop warm_start.disjoint"
             )
         complete = algorithm.complete_options(learner)
         check_credit(rollouts, complete)
         if plays:
-            rollouts.check_turn_order(env, size, has_critic=complete.has_critic)
+            rollouts.check_turn_order(env, size, has_critic=complete.critic.exists)
         # Its error names trees that are too large to grow.
         start_cost(config)
         learner.check_horizon(config.horizon)
     except ValueError as error:
         raise ConfigError(f"section algorithm: {error}") from None
-    if config.learner.shards > 1:
+    if config.learner.fsdp_size > 1:
         check_shards(config, team.policies, algorithm, learner)
     return CheckedRun(config, team, algorithm, learner)
 
@@ -290,33 +290,34 @@ def learner_options(config: Config, total_updates: int, team: TeamSpec) -> Learn
     weights = config.algorithm.turn_gradient_weights
     return pick(
         LearnerOptions,
-        *config.algorithm.parts(),
+        config.algorithm,
         discount=config.env.discount,
         total_updates=total_updates,
         fixed_length=max(lengths, default=1),
         # Configurations for several turns are also run with one, where nothing is weighed.
         turn_gradient_weights=weights if weights and config.horizon > 1 else None,
+        **config.algorithm.sections(),
     )
 
 
 def start_cost(config: Config) -> Cost:
     """Return the largest cost of the rollout from one start."""
     algorithm, env = config.algorithm, config.env
-    agents = 1 if env.centralised else env.num_agents
-    comparator = algorithm.named_comparator is not None
-    return cost(
-        algorithm.rollout, algorithm.group_size, agents, config.horizon, comparator=comparator
-    )
+    agents = 1 if env.centralized else env.num_agents
+    opponent = algorithm.named_opponent is not None
+    return cost(algorithm.rollout, algorithm.group_size, agents, config.horizon, opponent=opponent)
 
 
 def trainer_options(config: Config) -> TrainerOptions:
     """Build the options of the trainer from those of the same names in the configuration."""
     return pick(
         TrainerOptions,
-        *config.algorithm.parts(),
+        config.algorithm.rollout,
+        config.algorithm,
         config.output,
         eval_every=config.evaluation.every,
         seed=config.seed,
+        **config.algorithm.sections(),
     )
 
 

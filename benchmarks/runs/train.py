@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from llm_decpomdp.benchmarks.config.errors import (
     open_folder,
     raise_run_errors,
 )
-from llm_decpomdp.benchmarks.config.schema import Config, by_key
+from llm_decpomdp.benchmarks.config.schema import Config, plain
 from llm_decpomdp.benchmarks.config.teams import check_loading, check_machine, raise_loading_errors
 from llm_decpomdp.benchmarks.runs.checkpoints import (
     final_folder,
@@ -105,7 +106,7 @@ def train(
         demonstrations = run.demonstrations()
         check_loading(run.config, run.envs, run.team)
         with raise_loading_errors():
-            team: Team = run.team.load(run.config.seed, hollow=run.config.learner.shards > 1)
+            team: Team = run.team.load(run.config.seed, hollow=run.config.learner.fsdp_size > 1)
         run = skip_long_prompts(run, team)
         folder = folder if first else RunFolder(path)
         training = make_training(run, team, folder, demonstrations)
@@ -160,17 +161,17 @@ def make_training(
     from llm_decpomdp.algorithms.training.trainer import Trainer
 
     config, env, options = run.config, run.train_env, run.trainer
-    if options.plan == "chain" and config.env.discount < 1 and config.env.num_turns > 1:
+    if options.mode == "chain" and config.env.discount < 1 and config.env.num_turns > 1:
         logger.warning(
             "env.discount=%s has no effect on learning in a chain, which credits each turn with its own "
             "reward; set algorithm.rollout.mode=tree for returns over turns",
             config.env.discount,
         )
     try:
-        if config.learner.shards > 1:
+        if config.learner.fsdp_size > 1:
             from llm_decpomdp.agents.models.sharded import shard_team
 
-            shard_team(team, config.learner.shards, config.learner.reduce_once)
+            shard_team(team, config.learner.fsdp_size, config.learner.reduce_once)
         phase = None
         if demonstrations is not None:
             phase = sources.make_warm_start(
@@ -184,12 +185,12 @@ def make_training(
             )
         learner = run.algorithm.make_learner(team, run.learner, config.seed)
         opponents = remote_worker = None
-        if config.sampler.engine == "vllm" or config.cluster.rollout_workers:
+        if config.inference.engine == "vllm" or config.cluster.rollout_workers:
             from llm_decpomdp.benchmarks.runs.workers import make_rollout_worker
 
             remote_worker = make_rollout_worker(run, team)
         worker = remote_worker or LocalRolloutWorker(WorkerState(env, run.eval_env, team))
-        if config.algorithm.named_comparator is not None:
+        if config.algorithm.named_opponent is not None:
             from llm_decpomdp.benchmarks.runs.workers import load_opponents
 
             opponents = load_opponents(run)
@@ -243,7 +244,7 @@ def complete_run(
             if config.output.trackers and processes.rank() == 0:
                 from llm_decpomdp.benchmarks.config.trackers import tracking
 
-                feeds = tracking(config.output.trackers, folder, by_key(config))
+                feeds = tracking(config.output.trackers, folder, plain(asdict(config)))
                 trainer.callbacks.extend(stack.enter_context(feeds))
             trainer.train()
     except failures() as error:

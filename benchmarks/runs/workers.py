@@ -33,7 +33,7 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
     """
     cluster, algorithm = run.config.cluster, run.config.algorithm
     samplers: dict[str, RemoteSampler] = {}
-    if run.config.sampler.engine == "vllm":
+    if run.config.inference.engine == "vllm":
         from llm_decpomdp.benchmarks.runs.samplers import attach_samplers
 
         samplers = attach_samplers(run, team)
@@ -59,7 +59,7 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
             return RayRolloutWorkers(
                 build,
                 cluster.rollout_workers,
-                cluster.max_redo,
+                cluster.max_retries,
                 samplers,
                 address=cluster.address,
                 trusted_network=cluster.trusted_network,
@@ -69,10 +69,10 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
     if algorithm.rollout.in_flight:
         from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 
-        return InFlightWorkers(build, cluster.rollout_workers, cluster.max_redo, samplers)
+        return InFlightWorkers(build, cluster.rollout_workers, cluster.max_retries, samplers)
     from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 
-    return ProcessRolloutWorkers(build, cluster.rollout_workers, cluster.max_redo, samplers)
+    return ProcessRolloutWorkers(build, cluster.rollout_workers, cluster.max_retries, samplers)
 
 
 def make_worker_state(
@@ -94,7 +94,7 @@ def load_opponents(run: ResolvedRun) -> Team:
         RunError: If it cannot be loaded.
         ValueError: If it names code or servers that the configuration does not name.
     """
-    folder = str(run.config.algorithm.named_comparator)
+    folder = str(run.config.algorithm.named_opponent)
     try:
         return load_saved_team(
             folder,

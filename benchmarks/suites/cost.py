@@ -91,7 +91,7 @@ def job_cost(job: Job) -> JobCost:
     teams.check_trainable(teams.team_spec(config, env.possible_agents).policies)
     training_env = job.training_config.make_train_env(same_source(config, env))
     batches = schedule(config, [task.task_id for task in training_env.tasks.tasks])
-    starts = (1 + config.algorithm.rollout.refill) * sum(map(len, batches))
+    starts = (1 + config.algorithm.rollout.max_resample_rounds) * sum(map(len, batches))
     training: Cost = start_cost(config).times(starts)
     # The evaluations during a training sample too.
     held_out = len(env.tasks.tasks[: config.evaluation.num_tasks])

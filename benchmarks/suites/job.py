@@ -22,8 +22,8 @@ from llm_decpomdp.benchmarks.config.errors import (
     in_short,
     raise_config_errors,
 )
-from llm_decpomdp.benchmarks.config.inputs import find_config
-from llm_decpomdp.benchmarks.config.legacy import canonical
+from llm_decpomdp.benchmarks.config.legacy import canonical, flat
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.suites.suite import Arm, Suite, is_algorithm
@@ -56,7 +56,7 @@ class Job:
     @property
     def identity(self) -> dict[str, Any]:
         """Settings that decide the episodes of the job, without the seed and their number."""
-        config = self.config.flat()
+        config = flat(self.config)
         # The seed and the output are in the name of the folder. The algorithm has no effect without
         # training.
         ignored = ["seed", "output", *([] if self.arm.trains else ["algorithm", "evaluation"])]
@@ -92,7 +92,7 @@ class Job:
         # A job that starts again has not ended.
         (self.folder / "status.json").unlink(missing_ok=True)
         content = {"cell": asdict(self.arm), "seed": self.seed, "identity": self.identity}
-        content |= {"config": self.config.flat()}
+        content |= {"config": flat(self.config)}
         write_atomically(self.folder / "job.json", json.dumps(content, indent=2) + "\n")
 
 

@@ -12,7 +12,7 @@ from llm_decpomdp.algorithms.learning.advantages import (
     leave_one_out,
     subtract_baseline,
 )
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import AggregationOptions, LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
@@ -114,7 +114,9 @@ def climbing(seed: int) -> Measures:
     for how in ("mean", "max"):
         env = make("probe-climbing-v0")
         team = make_team(env, LETTERS, seed)
-        options = LearnerOptions(learning_rate=LEARNING_RATE, joint_aggregation=how)
+        options = LearnerOptions(
+            learning_rate=LEARNING_RATE, joint_aggregation=AggregationOptions(how)
+        )
         train(env, team, seed=seed, updates=120, rollouts=COMMON, options=options)
         values[how] = value(env, team)
     return values

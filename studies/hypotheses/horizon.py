@@ -16,7 +16,7 @@ from llm_decpomdp.seeding import stream
 from studies.hypotheses.hypothesis import Clause, Hypothesis, Measures
 from studies.hypotheses.training import make_team, train, value
 
-CHAIN, TREE = RolloutOptions(), RolloutOptions(plan="tree")
+CHAIN, TREE = RolloutOptions(), RolloutOptions(mode="tree")
 
 RELAY_RATE = 0.3
 """Learning rate of the relay."""
@@ -53,7 +53,7 @@ def critic(seed: int) -> Measures:
     } | {"change, 1": abs(values["critic, 1"] - values["plain, 1"])}
 
 
-CRITIC: dict[str, Any] = {"critic": "joint", "critic_learning_rate": 0.01}
+CRITIC: dict[str, Any] = {"critic": {"scope": "joint", "learning_rate": 0.01}}
 
 ACTION_PAIRS = 4
 

@@ -59,7 +59,7 @@ def channels(seed: int) -> Measures:
             seed=seed,
             updates=UPDATES,
             group_size=GROUP,
-            rollouts=RolloutOptions(plan="tree"),
+            rollouts=RolloutOptions(mode="tree"),
             options=LearnerOptions(learning_rate=0.3),
         )
         measures[name] = value(env, team)

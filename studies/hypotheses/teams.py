@@ -136,7 +136,7 @@ def reuse(seed: int) -> Measures:
     for size in (1, 2, 4):
         env = make("probe-halves-v0", num_agents=size)
         shares: list[float] = []
-        options = LearnerOptions(learning_rate=LEARNING_RATE, updates_per_batch=8)
+        options = LearnerOptions(learning_rate=LEARNING_RATE, num_iterations=8)
         train(
             env,
             make_team(env, LETTERS, seed),

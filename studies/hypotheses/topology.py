@@ -33,7 +33,7 @@ from studies.hypotheses.training import (
     value,
 )
 
-EPISODES = RolloutOptions(plan="episodes")
+EPISODES = RolloutOptions(mode="episodes")
 
 ORDER = [FIRST, SECOND]
 

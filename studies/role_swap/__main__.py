@@ -102,7 +102,7 @@ def reinforce(env: DecPOMDPEnv, team: Pair, seed: int) -> None:
         tasks = rng.choice(len(env.tasks.tasks), size=8, replace=False)
         starts = [Start(task_id=env.tasks.tasks[int(number)].task_id) for number in tasks]
         rollouts = collect_rollouts(
-            env, dict(team), starts, group_size=8, rng=rng, options=RolloutOptions(plan="episodes")
+            env, dict(team), starts, group_size=8, rng=rng, options=RolloutOptions(mode="episodes")
         )
         learner.update(rollouts)
 

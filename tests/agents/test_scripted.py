@@ -90,7 +90,7 @@ def test_a_gold_team_earns_full_marks_in_group_rollouts() -> None:
         env,
         dict.fromkeys(env.possible_agents, gold),
         [Start(seed=3)],
-        RolloutOptions(plan="tree"),
+        RolloutOptions(mode="tree"),
         group_size=2,
     )
     assert [group.rewards for group in tree.groups] == [(4.0, 4.0)]

@@ -83,7 +83,7 @@ class Run(Trainer):
         eval_starts: Sequence[Start] = EVAL_STARTS,
         warm_start: SupervisedTraining | None = None,
         problems: Sequence[Start] = (),
-        comparator: Any = None,
+        opponent: Any = None,
         rollout_worker: Any = None,
         stored: Sequence[Sequence[Rollout]] = (),
     ) -> None:
@@ -104,7 +104,7 @@ class Run(Trainer):
             learns,
             options,
             problems=problems,
-            opponents=comparator,
+            opponents=opponent,
             can_prefetch=rollout_worker is not None,
         )
         self.folder, self.batches, self.warm_start = RunFolder(folder), batches, warm_start
@@ -140,7 +140,7 @@ class Run(Trainer):
 def build(folder: Path, batches: Sequence[Sequence[Start]] = BATCHES, **options: Any) -> Run:
     """Build a run; `options` are those of the trainer, and any of the other arguments of `Run`."""
     names = ("env", "eval_env", "team", "algorithm", "eval_starts", "warm_start", "problems")
-    names += ("comparator", "rollout_worker", "stored")
+    names += ("opponent", "rollout_worker", "stored")
     given = {name: options.pop(name) for name in names if name in options}
     given["algorithm"], learner = declare(
         given.get("algorithm", "magrpo"), {"learning_rate": 0.05, **options.pop("learner", {})}
@@ -179,7 +179,7 @@ KILLED: dict[str, Any] = {
     "eval_every": 1,
     "eval_starts": EVAL_STARTS[:4],
     "keep_best": True,
-    "learner": {"updates_per_batch": 2},
+    "learner": {"num_iterations": 2},
 }
 """Options of the runs that are killed."""
 MOMENTS = ("sampling", "between policies", "between steps", "writing", "saving", "pruning")
@@ -270,7 +270,7 @@ UNEVEN = [BATCHES[0], BATCHES[1][:1], [*BATCHES[2], Start(seed=8)], BATCHES[3]]
 
 BUNDLED: dict[str, Any] = {
     "rollout_batch_size": 1,
-    "refill": 2,
+    "max_resample_rounds": 2,
     "problems": ALIKE_STARTS,
     "group_size": 2,
     "record_tokens": True,
@@ -285,7 +285,7 @@ def turns(folder: Path) -> Run:
 
     state = take_turns("probe-relay-turns-v0")
     options: dict[str, Any] = {
-        "plan": "episodes",
+        "mode": "episodes",
         "rollout_batch_size": 1,
         "eval_starts": EVAL_STARTS[:3],
     }
@@ -336,11 +336,11 @@ def learned(
 
 LEARNERS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "clipped": {"updates_per_batch": 2, "max_grad_norm": 0.1},
-    "penalised": {"truncated": "penalise", "truncation_penalty": 0.5},
-    "pairs": {"algorithm": "madpo", "updates_per_batch": 2, "max_grad_norm": 0.1},
-    "history": {"algorithm": "madpo", "comparator": "history"},
-    "critic": {"algorithm": "maac", "critic_learning_rate": 0.1, "critic_gate": False},
+    "clipped": {"num_iterations": 2, "max_grad_norm": 0.1},
+    "penalised": {"truncation": {"mode": "penalise", "overlong_penalty": 0.5}},
+    "pairs": {"algorithm": "madpo", "num_iterations": 2, "max_grad_norm": 0.1},
+    "history": {"algorithm": "madpo", "opponent": "history"},
+    "critic": {"algorithm": "maac", "critic": {"learning_rate": 0.1, "gate": False}},
 }
 
 
@@ -372,10 +372,17 @@ def work_together(folder: Path) -> None:
     parts.resume()
     parts.run_updates()
     torch.save(weights(parts), here / "parts.pt")
-    refilled = build(folder / "refilled", UNEVEN, refill=3, problems=ALIKE_STARTS, group_size=2)
+    refilled = build(
+        folder / "refilled", UNEVEN, max_resample_rounds=3, problems=ALIKE_STARTS, group_size=2
+    )
     refilled.run_updates()
     torch.save(weights(refilled), here / "refilled.pt")
-    lagged = {"lag": 1, "refill": 1, "problems": ALIKE_STARTS, "group_size": 2}
+    lagged = {
+        "max_async_level": 1,
+        "max_resample_rounds": 1,
+        "problems": ALIKE_STARTS,
+        "group_size": 2,
+    }
     build(folder / "lagged", UNEVEN, **lagged).run_updates()
     stopped = build(folder / "stopped", UNEVEN, **lagged)
     stopped.learner.accumulate = on_call(2, stopped.learner.accumulate, fail)  # type: ignore[method-assign]

@@ -117,8 +117,8 @@ def share(rows: Sequence[Completion], rank: int) -> list[Completion]:
 LEARNERS: dict[str, dict[str, Any]] = {
     "plain": {},
     "reference": {
-        "kl_coefficient": 0.1,
-        "updates_per_batch": 2,
+        "kl": {"coefficient": 0.1},
+        "num_iterations": 2,
         "max_grad_norm": 0.1,
         "weight_decay": 0.01,
     },
@@ -164,7 +164,7 @@ def weights_of(team: Team) -> dict[str, list[torch.Tensor]]:
 
 RUN: dict[str, Any] = {
     "rollout_batch_size": 1,
-    "refill": 1,
+    "max_resample_rounds": 1,
     "problems": ALIKE_STARTS,
     "eval_starts": ALIKE_STARTS[:3],
     "group_size": 2,
@@ -191,7 +191,10 @@ def make_dialogues(folder: Path, shards: int = 1) -> Trainer:
 
 
 FURTHER: dict[str, dict[str, Any]] = {
-    "lagged": {"lag": 1, "learner": {"learning_rate": 0.003, "correction": "truncate"}},
+    "lagged": {
+        "max_async_level": 1,
+        "learner": {"learning_rate": 0.003, "importance_sampling": "truncate"},
+    },
     "rounded": {"compute_dtype": "bfloat16"},
 }
 """Options of runs that are compared more seldom."""

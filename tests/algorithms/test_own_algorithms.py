@@ -32,7 +32,7 @@ def own(name: str) -> Any:
 
 def play(team: Any, env: Any, plan: str, seed: int) -> Any:
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks[:2]]
-    options, rng = RolloutOptions(plan=plan), np.random.default_rng(seed)
+    options, rng = RolloutOptions(mode=plan), np.random.default_rng(seed)
     return collect_rollouts(env, team, starts, options, group_size=4, rng=rng)
 
 
@@ -108,7 +108,7 @@ def test_with_one_step_the_kl_penalty_has_the_gradient_of_the_kl_loss(make_chain
         found: torch.Tensor = policy.model.bias.grad
         return found.clone()
 
-    expected = gradient(ALGORITHMS["magrpo"], kl_coefficient=0.05)
+    expected = gradient(ALGORITHMS["magrpo"], kl={"coefficient": 0.05})
     torch.testing.assert_close(gradient(own("kl_in_reward:KL_IN_REWARD")), expected)
     plain = gradient(own("kl_in_reward:KL_IN_REWARD").configure(beta=0.0))
     torch.testing.assert_close(plain, gradient(ALGORITHMS["magrpo"]))

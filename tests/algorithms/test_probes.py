@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.algorithms.learning.learner_options import ObjectiveOptions
 from llm_decpomdp.envs.probes.known import PROBES
 from tools.performance.models import probe_trials
 from tools.performance.models.probe_trials import ProbeTrial, train
@@ -67,7 +68,7 @@ def test_ratios_are_right_as_few_batches_are_enough_with_several_steps_each(
     monkeypatch: pytest.MonkeyPatch, objective: str, options: dict[str, Any]
 ) -> None:
     usual = probe_trials._options
-    several = {"updates_per_batch": 8, "objective": objective, **options}
+    several = {"num_iterations": 8, "objective": ObjectiveOptions(objective, **options)}
     monkeypatch.setattr(probe_trials, "_options", lambda *a: replace(usual(*a), **several))
     require_learned(ProbeTrial(RENDEZVOUS, "magrpo"), budget=8, share=0.75)
 

@@ -112,7 +112,7 @@ def test_nothing_is_learned_of_a_batch_before_its_step(make_chain: Any) -> None:
 @pytest.mark.parametrize("plan", ["chain", "episodes"])
 def test_a_state_continues_exactly(plan: str) -> None:
     def batch(team: Any, seed: int) -> Any:
-        rng, options = np.random.default_rng(seed), RolloutOptions(plan=plan)
+        rng, options = np.random.default_rng(seed), RolloutOptions(mode=plan)
         starts = [Start(seed=seed), Start(seed=seed + 1)]
         return collect_rollouts(EchoEnv(2), team, starts, options, group_size=2, rng=rng)
 
@@ -157,9 +157,9 @@ def test_options_that_compare_within_a_group_are_refused() -> None:
             Learner({"x": policy()}, RAE, LearnerOptions(**values))  # type: ignore[arg-type]
     with pytest.raises(
         ValueError,
-        match=r"refill=1 means nothing with rae, where groups with equal rewards .* drop it",
+        match=r"max_resample_rounds=1 means nothing with rae, where groups with equal rewards .* drop it",
     ):
-        RAE.check_rollouts("x", LearnerOptions(), RolloutOptions(refill=1), 4)
+        RAE.check_rollouts("x", LearnerOptions(), RolloutOptions(max_resample_rounds=1), 4)
 
 
 def test_learners_share_no_state_and_old_checkpoints_continue(make_chain: Any) -> None:

@@ -128,12 +128,12 @@ class Script:
 
 def test_three_agents_play_chains_and_trees(make_env: Any) -> None:
     team, env = {"x": Script("a", "b"), "y": Script("a", "b"), "z": Script("", "aa")}, make_env
-    best, starts = RolloutOptions(handoff="best"), [Start()]
+    best, starts = RolloutOptions(branch_selection="best"), [Start()]
     (chain,) = collect_rollouts(env(2, TEAM), team, starts, best, group_size=2)
     assert [group.rewards for group in chain.groups] == [(2.0, 2.0)] * 2
     assert chain.groups[1].prompts == dict.fromkeys(TEAM, "aa")
     for mode in ("aligned", "cross"):
-        options = RolloutOptions(plan="tree", joint_mode=mode)
+        options = RolloutOptions(mode="tree", joint_mode=mode)
         (tree,) = collect_rollouts(env(2, TEAM), team, starts, options, group_size=2)
         expected = cost(options, 2, 3, 2)
         assert len(tree.groups) == expected.groups

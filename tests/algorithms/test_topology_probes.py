@@ -48,11 +48,11 @@ def learn(
     )
     learner = ALGORITHMS["marloo"].make_learner(team, settings, seed)
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
-    plan, rng = RolloutOptions(plan="episodes"), stream(seed, "rollouts")
+    episodes, rng = RolloutOptions(mode="episodes"), stream(seed, "rollouts")
     for update in range(updates):
         drawn = stream(seed, "starts", update).permutation(len(starts))[: tasks or None]
         batch = [starts[int(index)] for index in sorted(drawn)]
-        learner.update(collect_rollouts(env, team, batch, plan, group_size=group_size, rng=rng))
+        learner.update(collect_rollouts(env, team, batch, episodes, group_size=group_size, rng=rng))
     rollouts = play_episodes(env, team, starts * (192 // len(starts)))
     return float(np.mean([sum(group.rewards[0] for group in r.groups) for r in rollouts]))
 

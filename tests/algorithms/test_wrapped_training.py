@@ -32,7 +32,7 @@ def test_a_run_trains_and_is_evaluated_on_the_rewards_of_the_wrapper(
     env, bonus = make("probe-turns-v0"), 16.0
     for name, one in (("plain", env), ("wrapped", Paying(env, bonus))):
         build(
-            tmp_path / name, env=one, team=players(), plan=plan, learner={"learning_rate": 0.0}
+            tmp_path / name, env=one, team=players(), mode=plan, learner={"learning_rate": 0.0}
         ).run_updates()
     plain, wrapped = (
         list(read_json_lines(tmp_path / name / "metrics.jsonl")) for name in ("plain", "wrapped")

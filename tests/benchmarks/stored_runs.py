@@ -109,7 +109,7 @@ def played(
     helper, entry = env.possible_agents
     team = {helper: Mixed(None, "", "def x(:"), entry: Mixed(None, "def main_0(): pass")}
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
-    options, rng = RolloutOptions(plan=plan, joint_mode=joint_mode), np.random.default_rng(0)
+    options, rng = RolloutOptions(mode=plan, joint_mode=joint_mode), np.random.default_rng(0)
     found = collect_rollouts(env, team, starts, options, group_size=group_size, rng=rng)
     return [episode_row(rollout, update, phase) for rollout in found]
 

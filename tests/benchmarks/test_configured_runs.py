@@ -9,7 +9,7 @@ import pytest
 
 from llm_decpomdp.benchmarks.cli.run_text import conclude
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.inputs import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.export.source import EpisodeSource
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.benchmarks.runs.resume import resume
@@ -38,7 +38,7 @@ def test_one_word_trains_and_resumes_an_actor_critic(
     assert decisions and not any(one.advantages for one in decisions)  # no critic is in the folder
 
 
-GRPO = ["algorithm.name=grpo", "env.centralised=true", "output.save_final_model=true"]
+GRPO = ["algorithm.name=grpo", "env.centralized=true", "output.save_final_model=true"]
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_one_agent_is_trained_evaluated_played_and_credited(
     results = read_results(RunFolder(run))
     assert results.train[0]["untagged"] == 1.0
     assert set(results.scores[0].characters) == {TEAM}
-    assert load_config(run / "config.yaml").env.centralised
+    assert load_config(run / "config.yaml").env.centralized
     assert (run / "report.html").is_file() and (run / "final_model" / TEAM).is_dir()
     evaluation = tmp_path / "evaluation"
     assert call("eval", "--team", str(run), "--output", str(evaluation), "--tasks", "1") == 0
@@ -70,10 +70,10 @@ def test_what_is_about_several_agents_is_refused(
     quick: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for baseline in ("sequential_pipeline", "single_agent_matched"):
-        overrides = [*quick, "env.centralised=true"]
+        overrides = [*quick, "env.centralized=true"]
         assert call("eval", "--config", "demo", "--baseline", baseline, "--override", *overrides)
-        assert "drop env.centralised" in " ".join(capsys.readouterr().err.split())
-    team = ["env.centralised=true", "team={aux_0: a, main_0: b}"]
+        assert "drop env.centralized" in " ".join(capsys.readouterr().err.split())
+    team = ["env.centralized=true", "team={aux_0: a, main_0: b}"]
     assert call("train", "--config", "demo", "--override", *quick, *team)
     assert TEAM in capsys.readouterr().err
 

@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from llm_decpomdp import registry
 from llm_decpomdp.benchmarks.cli.main import app, main, spread
-from llm_decpomdp.benchmarks.config.inputs import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.runs.setup import load_config
 from tests.documentation.blocks import blocks, reason
 from tests.support.packages import looked_up_anew, write_example

@@ -157,7 +157,7 @@ def test_learners_train_on_an_environment_of_others():
         for seed, agent in enumerate(env.possible_agents)
     }
     options = LearnerOptions(learning_rate=0.3)
-    learner, plan = Learner(team, ALGORITHMS["marloo"], options), RolloutOptions(plan="episodes")
+    learner, plan = Learner(team, ALGORITHMS["marloo"], options), RolloutOptions(mode="episodes")
     for _ in range(30):
         learner.update(collect_rollouts(env, team, [Start(seed=0)], plan, group_size=8))
     (rollout,) = collect_rollouts(env, team, [Start(seed=0)], plan, group_size=8)

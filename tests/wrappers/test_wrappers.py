@@ -222,7 +222,7 @@ def chains(env, policy=None, size=2):
 
 def trees(env, policy=None, size=2):
     team = dict.fromkeys(env.possible_agents, policy or Constant("no idea"))
-    return collect_rollouts(env, team, STARTS, RolloutOptions(plan="tree"), group_size=size)
+    return collect_rollouts(env, team, STARTS, RolloutOptions(mode="tree"), group_size=size)
 
 
 def episodes(env, policy=None):

@@ -16,7 +16,7 @@ from typing import Any
 
 from llm_decpomdp.agents.policy_spec import KINDS, OWN, PolicySpec
 from llm_decpomdp.benchmarks.cli.scripts import FLAGS
-from llm_decpomdp.benchmarks.config import inputs, legacy, teams
+from llm_decpomdp.benchmarks.config import inputs, legacy, load, teams
 from llm_decpomdp.benchmarks.config.load import ARGUMENTS
 from llm_decpomdp.benchmarks.config.schema import FIELDS, OWNERS, SECTIONS
 from llm_decpomdp.options import default_of, documentation, limits_in_words, type_in_words
@@ -64,7 +64,7 @@ An optional feature has a section of its own, such as `algorithm.kl`. Without th
 is off. The main key of a section may stand for the section: `objective: gspo` means `objective: {{name:
 gspo}}`. A key without an effect is an error, as is an unknown key or a value out of its range. The error
 names the nearest key or the range, before anything is loaded. In Python the same options are those of
-`LearnerOptions`, `TrainerOptions` and `PolicySpec`, with the same defaults and ranges.
+`LearnerOptions`, `TrainerOptions` and `PolicySpec`, with the same names, defaults and ranges.
 
 ## Everyday keys
 """
@@ -198,14 +198,14 @@ def _spellings() -> str:
 
 
 def _names() -> str:
-    aliases: dict[str, list[str]] = {name: [] for name in inputs.shipped()}
-    for name in inputs.OTHER_NAMES:
-        aliases[inputs.find_config(name).stem].append(f"`{name}`")
+    aliases: dict[str, list[str]] = {name: [] for name in load.shipped()}
+    for name in load.OTHER_NAMES:
+        aliases[load.find_config(name).stem].append(f"`{name}`")
     rows = (
-        (f"`{name}`", ", ".join(aliases[name]), inputs.description(path))
-        for name, path in inputs.shipped().items()
+        (f"`{name}`", ", ".join(aliases[name]), load.description(path))
+        for name, path in load.shipped().items()
     )
-    folders = (f"`{folder}/NAME.yaml` means `NAME{era}`" for folder, era in inputs.ERAS.items())
+    folders = (f"`{folder}/NAME.yaml` means `NAME{era}`" for folder, era in load.ERAS.items())
     fallback = (
         f"Where there are no such files, {', and '.join(folders)} if there is one, else `NAME`."
     )

@@ -176,7 +176,8 @@ def every_completion(policy: CausalLM) -> list[Completion]:
 
 
 def gradient(policy: CausalLM, rollout: Rollout, **options: Any) -> list[Tensor]:
-    declared = LearnerOptions(learning_rate=0.1, correction="truncate", **options)
+    correction = {"mode": "truncate", **options}
+    declared = LearnerOptions(learning_rate=0.1, importance_sampling=correction)
     learner = Learner({"x": policy}, ALGORITHMS["mareinforce"], declared)
     learner.accumulate([rollout])
     return [weight.grad.clone() for weight in policy.parameters() if weight.grad is not None]
@@ -205,7 +206,7 @@ def test_the_corrected_gradient_is_the_expected_one_of_the_present_weights() -> 
     exact = explicit(policy, lambda p: -(p.sum(-1).exp().detach() * worth * p.sum(-1)).sum(), said)
     for weight in policy.parameters():
         weight.grad = None
-    whole = {"correction_level": "sequence", "correction_cap": 1e6}
+    whole = {"level": "sequence", "cap": 1e6}
     found = gradient(policy, alone(said, rewards), **whole)
     for one, other in zip(found, exact, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
@@ -227,6 +228,6 @@ def test_each_token_is_corrected_by_the_weights_that_sampled_it() -> None:
     exact = explicit(policy, loss, said)
     for weight in policy.parameters():
         weight.grad = None
-    found = gradient(policy, alone(said, rewards), correction_cap=1.5)
+    found = gradient(policy, alone(said, rewards), cap=1.5)
     for one, other in zip(found, exact, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)

@@ -16,7 +16,7 @@ from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.policy_spec import PolicySpec
 from llm_decpomdp.agents.saved_team import load_saved_team, read_policy_spec, save_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.inputs import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.runs.setup import load_config, resolve
 from llm_decpomdp.policy import Completion
 
@@ -93,7 +93,10 @@ def test_servers_and_shards_are_refused() -> None:
             "sampler.python=/p",
             "model.top_p=1",
         ): r"inference.engine=transformers",
-        ("learner.shards=2", "output.checkpoint_every=1"): r"cut into shards.*learner.fsdp_size=1",
+        (
+            "learner.fsdp_size=2",
+            "output.checkpoint_every=1",
+        ): r"cut into shards.*learner.fsdp_size=1",
     }.items():
         with pytest.raises(ConfigError, match=rf"quantization=4bit.*{message}"):
             keys = ["dataset.source=bundled", "model.quantization=4bit", "model.lora={r: 2}"]

@@ -69,7 +69,7 @@ def line(rewards: Sequence[float], size: int = 1) -> Rollout:
 
 
 def critic(trace: float = 0.95, **options: Any) -> BaselineCritic:
-    settings = CriticOptions(critic="own", critic_input="history", critic_lambda=trace, **options)
+    settings = CriticOptions(scope="own", input="history", td_lambda=trace, **options)
     return BaselineCritic(settings, {"x": HashedParts(size=16)}, ["x"], discount=DISCOUNT)
 
 
@@ -89,7 +89,7 @@ def learner(name: str, features: Any = None, team: Any = None, **options: Any) -
 def test_advantages_on_a_chain_of_three_states_are_those_of_td_lambda_by_hand(
     trace: float, advantages: list[float]
 ) -> None:
-    one = critic(trace, critic_gate=False)
+    one = critic(trace, gate=False)
     one._heads = {("x", turn): Known(value) for turn, value in enumerate(VALUES)}  # type: ignore[misc]
     (outlook,), _ = one.assess([line(REWARDS)])
     assert [values.tolist() for values in outlook["x"]] == [
@@ -98,7 +98,7 @@ def test_advantages_on_a_chain_of_three_states_are_those_of_td_lambda_by_hand(
 
 
 def test_a_joint_sample_that_does_not_go_on_ends_with_the_value_of_its_state() -> None:
-    one = critic(1.0, critic_gate=False)
+    one = critic(1.0, gate=False)
     one._heads = {("x", turn): Known(value) for turn, value in enumerate(VALUES)}  # type: ignore[misc]
     (outlook,), _ = one.assess([line(REWARDS, size=2)])
     assert outlook["x"][0].tolist() == [1 + 0.5 * 2 + 0.25 * 3 - 5, 1 + 0.5 * 4 - 5]
@@ -156,7 +156,10 @@ def test_over_one_turn_a_centralised_critic_that_knows_nothing_is_marloo_to_the_
 
 
 def test_over_one_turn_a_critic_of_the_future_changes_no_bit_of_marloo() -> None:
-    plain, with_critic = learner("marloo"), learner("marloo", critic="joint", critic_gate=False)
+    plain, with_critic = (
+        learner("marloo"),
+        learner("marloo", critic={"scope": "joint", "gate": False}),
+    )
     for seed in range(3):
         plain.update(chains(turns=1, seed=seed))
         with_critic.update(chains(turns=1, seed=seed))
@@ -174,7 +177,7 @@ def alone(seed: int, group_size: int = 1) -> list[Rollout]:
 
 def test_with_one_agent_both_are_one_actor_critic() -> None:
     iac, maac = (
-        learner(name, team={"x": make_team()["x"]}, critic_input="history", critic_gate=False)
+        learner(name, team={"x": make_team()["x"]}, critic={"input": "history", "gate": False})
         for name in ("iac", "maac")
     )
     for seed in range(4):
@@ -184,7 +187,7 @@ def test_with_one_agent_both_are_one_actor_critic() -> None:
 
 
 def test_with_one_agent_the_gradient_is_that_of_actor_critic_by_hand() -> None:
-    one = learner("iac", Noise(0), team={"x": make_team()["x"]}, critic_lambda=0.5)
+    one = learner("iac", Noise(0), team={"x": make_team()["x"]}, critic={"td_lambda": 0.5})
     one.update(alone(0))
     assert one.critic is not None
     v = {turn: head.mean for (_, turn), head in one.critic._heads.items()}
@@ -229,7 +232,7 @@ def test_the_team_s_critic_learns_once_from_a_group_and_not_once_for_each_agent(
     "name", ["coma", *(pytest.param(name, marks=pytest.mark.slow) for name in ("iac", "maac"))]
 )
 def test_an_actor_critic_goes_on_exactly(name: str) -> None:
-    straight, first, again = (learner(name, critic_gate=False) for _ in range(3))
+    straight, first, again = (learner(name, critic={"gate": False}) for _ in range(3))
     for seed in range(4):
         straight.update(chains(seed=seed))
     for seed in range(2):
@@ -255,7 +258,9 @@ def test_rollouts_without_states_are_refused(name: str) -> None:
 def test_another_critic_than_its_own_is_refused_by_the_name_that_has_it(
     name: str, scope: str, other: str
 ) -> None:
-    with pytest.raises(ValueError, match=f"{name} has critic=.*, and critic={scope} .*{other}"):
+    with pytest.raises(
+        ValueError, match=rf"{name} has critic.scope=.*, and critic.scope={scope} .*{other}"
+    ):
         learner(name, critic=scope)
 
 
@@ -275,8 +280,10 @@ def test_one_completion_is_enough_where_nothing_is_compared_within_a_group() -> 
 
 
 def test_a_run_that_refills_updates_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"refill=1 looks for .* which the critic has not read"):
-        build(tmp_path, algorithm="iac", team=reading_team(), refill=1)
+    with pytest.raises(
+        ValueError, match=r"max_resample_rounds=1 looks for .* which the critic has not read"
+    ):
+        build(tmp_path, algorithm="iac", team=reading_team(), max_resample_rounds=1)
 
 
 @pytest.mark.parametrize("name", ["iac", "maac"])

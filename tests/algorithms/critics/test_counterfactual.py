@@ -47,7 +47,7 @@ def worth(text: str) -> float:
 
 def exact(both: float = 5.0) -> CounterfactualCritic:
     """A critic whose head knows what answers are worth."""
-    settings = CriticOptions(critic="joint", critic_gate=False)
+    settings = CriticOptions(scope="joint", gate=False)
     critic = CounterfactualCritic(settings, {"team": Letters()}, ["x", "y"], discount=1.0)
     critic.assess(chains(turns=1))
     critic.learn()
@@ -98,7 +98,7 @@ def test_an_agent_that_always_says_the_same_gains_and_loses_nothing_where_the_cr
 def test_it_reads_each_answer_beside_the_partners_that_were_played_and_equal_texts_once() -> None:
     features = HashedParts(size=16)
     critic = CounterfactualCritic(
-        CriticOptions(critic="joint"), {"team": features}, ["x", "y"], discount=1.0
+        CriticOptions(scope="joint"), {"team": features}, ["x", "y"], discount=1.0
     )
     _, metrics = critic.assess(chains(turns=1))
     read = features.texts
@@ -120,14 +120,14 @@ def test_a_critic_that_tells_states_apart_and_no_answers_does_not_count() -> Non
     def state(texts: Sequence[str]) -> torch.Tensor:
         return torch.tensor([[float("[x sees]\na" in one), 1.0] for one in texts])
 
-    one = learner("coma", state, learning_rate=0.0, critic_learning_rate=0.1)
+    one = learner("coma", state, learning_rate=0.0, critic={"learning_rate": 0.1})
     for seed in range(4):
         metrics = one.update(chains(turns=1, seed=seed))
     assert metrics["turn_1/explained_differences"] == 0 == metrics["critic/counterfactual"]
 
 
 def test_a_critic_of_answers_learns_what_they_are_worth_and_then_counts() -> None:
-    one = learner("coma", Letters(), learning_rate=0.0, critic_learning_rate=0.1)
+    one = learner("coma", Letters(), learning_rate=0.0, critic={"learning_rate": 0.1})
     for seed in range(20):
         metrics = one.update(chains(turns=1, seed=seed))
     assert metrics["turn_1/explained_differences"] > 0.9 and metrics["critic/counterfactual"] == 1

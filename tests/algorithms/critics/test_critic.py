@@ -61,7 +61,7 @@ def equal(one: Learner, other: Learner) -> bool:
 
 @pytest.mark.parametrize("gate", [True, False])
 def test_over_one_turn_the_critic_changes_no_bit(gate: bool) -> None:
-    plain, with_critic = learner(), learner(HashedParts(), critic="joint", critic_gate=gate)
+    plain, with_critic = learner(), learner(HashedParts(), critic={"scope": "joint", "gate": gate})
     for seed in range(3):
         rollouts = chains(turns=1, seed=seed)
         plain.update(rollouts)
@@ -81,7 +81,7 @@ def test_views_take_no_random_numbers_and_change_no_rollout() -> None:
 
 
 def test_a_random_critic_leaves_the_gate_closed_and_does_no_harm() -> None:
-    plain, random = learner(), learner(Noise(0), critic="joint", critic_learning_rate=0.1)
+    plain, random = learner(), learner(Noise(0), critic={"scope": "joint", "learning_rate": 0.1})
     closed = 0
     for seed in range(12):
         rollouts = chains(seed=seed)
@@ -99,7 +99,7 @@ def test_a_random_critic_leaves_the_gate_closed_and_does_no_harm() -> None:
 
 def test_a_critic_that_explains_the_future_adds_it_to_the_returns() -> None:
     features = HashedParts()
-    options = CriticOptions(critic="joint", critic_learning_rate=0.02, critic_input="history")
+    options = CriticOptions(scope="joint", learning_rate=0.02, input="history")
     critic = Critic(options, {"team": features}, ["x", "y"], discount=0.5)
     for seed in range(30):
         outlooks, metrics = critic.assess(chains(seed=seed))
@@ -146,7 +146,7 @@ def test_critics_read_the_state_and_all_histories_and_agents_neither() -> None:
 
 def test_an_own_critic_reads_what_its_agent_read_and_wrote() -> None:
     features = HashedParts()
-    learner(features, critic="own", critic_input="history").update(chains())
+    learner(features, critic={"scope": "own", "input": "history"}).update(chains())
     assert any("[x " in text for text in features.texts)
     assert not any("[x " in text and "[y " in text for text in features.texts)
 
@@ -188,8 +188,10 @@ def test_an_environment_without_a_state_is_told_and_one_without_texts_refused(
     with caplog.at_level(logging.WARNING):
         learner(HashedParts(), critic="joint").update(chains(EchoEnv(2)))
     assert "histories alone" in caplog.text
-    with pytest.raises(ValueError, match="critic_input=state, and the environment has none"):
-        learner(HashedParts(), critic="joint", critic_input="state").update(chains(EchoEnv(2)))
+    with pytest.raises(ValueError, match=r"critic.input=state, and the environment has none"):
+        learner(HashedParts(), critic={"scope": "joint", "input": "state"}).update(
+            chains(EchoEnv(2))
+        )
 
     class Numbers(EchoEnv):
         def state(self) -> Any:
@@ -200,7 +202,7 @@ def test_an_environment_without_a_state_is_told_and_one_without_texts_refused(
 
 
 def test_a_learner_with_a_critic_goes_on_exactly(tmp_path: Path) -> None:
-    settings = {"critic": "joint", "critic_learning_rate": 0.05, "critic_gate": False}
+    settings = {"critic": {"scope": "joint", "learning_rate": 0.05, "gate": False}}
     batches = [chains(seed=seed) for seed in range(8)]
     straight, first = learner(HashedParts(), **settings), learner(HashedParts(), **settings)
     plain = learner()
@@ -227,7 +229,7 @@ def test_a_learner_with_a_critic_goes_on_exactly(tmp_path: Path) -> None:
 
 def test_processes_with_shares_of_a_batch_have_equal_critics() -> None:
     def critic(gather: Any) -> Critic:
-        options = CriticOptions(critic="joint", critic_learning_rate=0.05)
+        options = CriticOptions(scope="joint", learning_rate=0.05)
         return Critic(options, {"team": HashedParts()}, ["x", "y"], discount=1.0, gather=gather)
 
     shares: list[Any] = []
@@ -256,19 +258,19 @@ def test_processes_with_shares_of_a_batch_have_equal_critics() -> None:
 
 @pytest.mark.parametrize("plan", ["tree", "episodes"])
 def test_plans_whose_returns_need_no_critic_refuse_one(plan: str) -> None:
-    with pytest.raises(ValueError, match=f"critic=joint means nothing with plan={plan}"):
-        check_credit(TrainerOptions(plan=plan), LearnerOptions(critic="joint"))
+    with pytest.raises(
+        ValueError, match=rf"critic.scope=joint means nothing with rollout.mode={plan}"
+    ):
+        check_credit(TrainerOptions(mode=plan), LearnerOptions(critic="joint"))
 
 
-@pytest.mark.parametrize(
-    "options", [{"critic_lambda": 0.5}, {"critic_gate": False}, {"critic_input": "prompts"}]
-)
+@pytest.mark.parametrize("options", [{"td_lambda": 0.5}, {"gate": False}, {"input": "prompts"}])
 def test_options_of_a_critic_mean_nothing_without_one(options: dict[str, Any]) -> None:
-    message = f"{next(iter(options))}=.* means nothing with critic=none"
+    message = f"section critic: {next(iter(options))}=.* means nothing with scope=none"
     with pytest.raises(ValueError, match=message):
-        learner(**options)
+        learner(critic=options)
     with pytest.raises(ValueError, match=message):
-        LearnerOptions(critic="none", **options)
+        LearnerOptions(critic={"scope": "none", **options})
 
 
 def test_policies_without_features_are_refused_before_anything_is_sampled() -> None:
@@ -293,7 +295,7 @@ def test_a_run_with_a_critic_that_was_stopped_equals_one_that_was_not(tmp_path: 
             batches,
             checkpoint_every=2,
             team=reading_team(),
-            learner={"critic": "joint", "critic_gate": False},
+            learner={"critic": {"scope": "joint", "gate": False}},
         )
 
     straight = trainer("straight", BATCHES)

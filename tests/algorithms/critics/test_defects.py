@@ -22,7 +22,7 @@ from tests.algorithms.critics.test_critic import chains
 def test_a_critic_of_actions_is_refused_and_no_advantage_falls_as_a_critic_becomes_right() -> None:
     with pytest.raises(ConfigError, match=r"critic_type.*is 0 for every action.*name=coma"):
         load_config(None, ["algorithm.critic_type=q"])
-    one = critic(critic_gate=False)
+    one = critic(gate=False)
     for reward in [1.0, 3.0] * 20:  # V learns the mean, which is all that there is to know
         one.assess([line([reward])])
         one.learn()
@@ -32,16 +32,16 @@ def test_a_critic_of_actions_is_refused_and_no_advantage_falls_as_a_critic_becom
 
 
 def test_returns_reach_over_turns_and_steps_of_old_samples_have_ratios() -> None:
-    assert CriticOptions().critic_lambda == 0.95
-    assert LearnerOptions(updates_per_batch=2).clip_bounds == (0.2, 0.2)
-    one = learner("maac", updates_per_batch=2, learning_rate=1.0)
+    assert CriticOptions().td_lambda == 0.95
+    assert LearnerOptions(num_iterations=2).objective.clip_bounds == (0.2, 0.2)
+    one = learner("maac", num_iterations=2, learning_rate=1.0)
     one.update(chains(seed=0))
     metrics = one.update(chains(seed=1))
     assert metrics["clip_fraction/x"] > 0
 
 
 def test_a_critic_of_the_team_learns_once_from_a_sample_toward_one_target() -> None:
-    one = learner("maac", kl_coefficient=0.0)
+    one = learner("maac", kl={"coefficient": 0.0})
     rollouts = chains(turns=1)
     one.update(rollouts)
     assert one.critic is not None
@@ -65,7 +65,7 @@ def test_rewards_of_agents_cannot_be_read_as_those_of_samples(size: int) -> None
 
 
 def test_a_sample_that_is_alone_in_its_turn_is_scaled_as_all_others_are() -> None:
-    one = critic(critic_gate=False, trace=0.0)
+    one = critic(gate=False, trace=0.0)
     one.assess([line([0.0, 0.0])])
     one.learn()
     batch = [line([100.0, 5.0]), line([50.0])]

@@ -68,7 +68,7 @@ def learner(name: str, team: Any, features: Any = None, **options: Any) -> Learn
 def test_the_target_of_a_state_is_its_value_where_a_part_of_the_group_ends(size: int) -> None:
     game = Game(late, ends)
     team, oracle = make_tables(game, seed=3)
-    critic = learner("maac", team, critic_lambda=1.0).critic
+    critic = learner("maac", team, critic={"td_lambda": 1.0}).critic
     assert critic is not None
     expected = 0.0
     for _ in oracle.paths():
@@ -141,7 +141,8 @@ def test_the_gate_is_that_of_the_batches_before(name: str, explained: float) -> 
         game, team, STARTS, group_size=2, rng=np.random.default_rng(0), views=True
     )
     gated, fixed = (
-        learner(name, team, critic="joint", critic_gate=gate).critic for gate in (True, False)
+        learner(name, team, critic={"scope": "joint", "gate": gate}).critic
+        for gate in (True, False)
     )
     assert gated is not None and fixed is not None
     heads = {(of, turn): Judge(explained) for of in ("team", "answers") for turn in range(2)}
@@ -209,7 +210,7 @@ def test_a_critic_learns_the_same_in_any_number_of_processes(
 
     def heads(processes: int) -> list[torch.Tensor]:
         def work(rank: int, gather: Gather) -> Critic:
-            options = {"critic_learning_rate": 0.1, "critic_gate": False}
+            options = {"critic": {"learning_rate": 0.1, "gate": False}}
             critic = learner(name, make_team(), HashedParts(size=16), **options).critic
             assert critic is not None
             critic._gather = gather
@@ -317,7 +318,7 @@ def _seed(seed: int, *names: str) -> int:
 
 
 CHAIN = RolloutOptions()
-CRITIC: dict[str, Any] = {"critic": "joint", "critic_learning_rate": 0.01}
+CRITIC: dict[str, Any] = {"critic": {"scope": "joint", "learning_rate": 0.01}}
 
 
 TWO_TURNS: dict[str, Any] = {"starts": 2, "updates": 50, "learning_rate": 0.3}

@@ -22,7 +22,7 @@ from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.runs import BATCHES, Run, build, make_team, require_equal
 
-LORA = {"critic": "joint", "critic_trunk": "lora", "critic_learning_rate": 0.01}
+LORA = {"critic": {"scope": "joint", "trunk": "lora", "learning_rate": 0.01}}
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def run(folder: Path, base: Path, updates: int = 4, **options: Any) -> Run:
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path, base: Path, algorithm: str) -> None:
     own: dict[str, Any] = {"algorithm": algorithm}
     if algorithm != "magrpo":
-        own["learner"] = {"critic": None}
+        own["learner"] = {"critic": {"trunk": "lora", "learning_rate": 0.01}}
     straight = run(tmp_path / "straight", base, **own)
     straight.run_updates()
     run(tmp_path / "parts", base, 2, checkpoint_every=2, **own).run_updates()
@@ -122,13 +122,13 @@ def test_what_has_no_trunk_to_train_is_refused(base: Path) -> None:
     for players in (make_team(), {"x": tiny_causal_lm("ab"), "y": tiny_causal_lm("ab")}):
         with pytest.raises(ValueError, match="full weights would change what the critic reads"):
             learner(players)
-    with pytest.raises(ValueError, match="and features are given: set critic_trunk=frozen"):
+    with pytest.raises(ValueError, match=r"and features are given: set critic.trunk=frozen"):
         learner(team(base), features=HashedParts())
-    with pytest.raises(ValueError, match=r"coma learns .* set critic_trunk=frozen, got lora"):
-        learner(team(base), "coma", critic=None)
-    with pytest.raises(ValueError, match="critic_trunk=lora means nothing with critic=none"):
-        learner(team(base), critic="none")
+    with pytest.raises(ValueError, match=r"coma learns .* set critic.trunk=frozen, got lora"):
+        learner(team(base), "coma", critic={"trunk": "lora"})
+    with pytest.raises(ValueError, match="critic: trunk=lora means nothing with scope=none"):
+        learner(team(base), critic={"scope": "none", "trunk": "lora"})
     mixed = {"x": tiny_causal_lm("ab"), "y": team(base)["y"]}
     assert learner(mixed).critic is not None  # the one that stays as it is reads
     with pytest.raises(ValueError, match="no policy has such a model"):
-        learner(mixed, critic="own")
+        learner(mixed, critic={"scope": "own", "trunk": "lora"})

@@ -81,7 +81,7 @@ def test_the_gradient_of_a_chain_with_the_values_of_states_is_exact(
             found.append(0.7 if prompt == "start" else state_value(tuple(prompt.split(" ")[1:])))
         return torch.tensor(found)[:, None]
 
-    options = LearnerOptions(learning_rate=0.0, critic="joint", critic_input="state")
+    options = LearnerOptions(learning_rate=0.0, critic={"scope": "joint", "input": "state"})
     learner = Learner(team, ALGORITHMS[name], options, features)
     assert learner.critic is not None
     learner.critic._heads = {("team", turn): Exact() for turn in range(2)}  # type: ignore[attr-defined]
@@ -114,8 +114,8 @@ RELAY = {"updates": 25, "starts": 4, "group_size": 8}
         ("maac", {}, 0.75),
         pytest.param("iac", {}, 0.75, marks=pytest.mark.slow),
         pytest.param("coma", {}, 0.4, marks=pytest.mark.slow),
-        pytest.param("magrpo", {"critic": "joint"}, 0.4, marks=pytest.mark.slow),
-        pytest.param("magrpo", {"critic": "own"}, 0.4, marks=pytest.mark.slow),
+        pytest.param("magrpo", {"scope": "joint"}, 0.4, marks=pytest.mark.slow),
+        pytest.param("magrpo", {"scope": "own"}, 0.4, marks=pytest.mark.slow),
     ],
 )
 def test_an_agent_that_acts_first_learns_by_a_critic(
@@ -123,6 +123,6 @@ def test_an_agent_that_acts_first_learns_by_a_critic(
 ) -> None:
     env = make("probe-relay-turns-v0")
     team = make_team(env, LETTERS, 0)
-    settings = LearnerOptions(learning_rate=0.3, critic_learning_rate=0.01, **options)
+    settings = LearnerOptions(learning_rate=0.3, critic={"learning_rate": 0.01, **options})
     train(env, team, seed=0, algorithm=name, options=settings, **RELAY)
     assert value(env, team) > least

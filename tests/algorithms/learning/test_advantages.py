@@ -151,7 +151,7 @@ def test_turn_weights_and_shares_multiply() -> None:
 
 def test_a_truncated_completion_costs_the_agent_that_wrote_it() -> None:
     rollout = Rollout(Start(), (group([1.0, 1.0], cut=["x"]),))
-    options = {"truncated": "penalise", "truncation_penalty": 0.5}
+    options = {"truncation": {"mode": "penalise", "overlong_penalty": 0.5}}
     assert rollout_advantages(rollout, "mean", "x", **options) == [[-0.25, 0.25]]
     assert rollout_advantages(rollout, "mean", "y", **options) == [[0.0, 0.0]]
     assert rollout_advantages(rollout, "mean", "x") == [[0.0, 0.0]]
@@ -290,12 +290,14 @@ def test_a_second_advantage_compares_completions_for_equal_joint_prompts() -> No
 
 
 def test_options_that_need_each_other_are_refused_apart() -> None:
-    with pytest.raises(ValueError, match="'quantile' and aggregation_quantile need each other"):
+    with pytest.raises(
+        ValueError, match="joint_aggregation: name=quantile and a quantile need each other"
+    ):
         LearnerOptions(joint_aggregation="quantile")
     with pytest.raises(
-        ValueError, match=r"aggregation_quantile=0\.5 means nothing with joint_aggregation=max"
+        ValueError, match=r"joint_aggregation: quantile=0\.5 means nothing with name=max"
     ):
-        LearnerOptions(joint_aggregation="max", aggregation_quantile=0.5)
+        LearnerOptions(joint_aggregation={"name": "max", "quantile": 0.5})
     with pytest.raises(ValueError, match="'annealed' needs total_updates"):
         LearnerOptions(joint_aggregation="annealed")
     with pytest.raises(ValueError, match="negative_advantage_weight=0 leaves nothing to learn"):
@@ -311,7 +313,7 @@ def test_options_that_need_each_other_are_refused_apart() -> None:
             "set joint_mode=cross, or joint_mode=common with num_par",
         ),
         ({"joint_aggregation": "max"}, {"joint_mode": "common"}, "with num_partners of 2 or more"),
-        ({"step_advantage_weight": 1.0}, {"plan": "tree"}, "set plan=episodes, or drop it"),
+        ({"step_advantage_weight": 1.0}, {"mode": "tree"}, "set rollout.mode=episodes, or drop it"),
     ],
 )
 def test_credit_that_the_joint_samples_do_not_have_is_refused(

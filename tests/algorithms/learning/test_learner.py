@@ -19,7 +19,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import learner as learning
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, TruncationOptions
 from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer, learning_rate_factor
 from llm_decpomdp.algorithms.learning.passes import fill_passes, group_by_prompt
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
@@ -51,7 +51,7 @@ def test_equal_rewards_change_no_weight_even_with_momentum_and_decay(
 def test_a_gradient_of_zero_changes_no_weight_even_with_momentum_and_decay(
     policy: Any, make_chain: Any
 ) -> None:
-    options = LearnerOptions(learning_rate=0.1, weight_decay=0.5, truncated="mask")
+    options = LearnerOptions(learning_rate=0.1, weight_decay=0.5, truncation="mask")
     learner = Learner({"x": policy}, GRPO, options)
     learner.update([make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])])
     before = weights(policy)
@@ -218,8 +218,11 @@ def test_a_team_without_a_trainable_policy_is_refused(policy: Any) -> None:
         ({"loss": "token_meen"}, "did you mean 'token_mean'"),
         ({"loss": "fixed_length"}, "needs fixed_length"),
         ({"lr_schedule": "cosine"}, "needs total_updates"),
-        ({"truncated": "penalise"}, "need each other"),
-        ({"truncation_penalty": 0.1}, "truncation_penalty=0.1 means nothing with truncated=train"),
+        ({"truncation": "penalise"}, "need each other"),
+        (
+            {"truncation": {"overlong_penalty": 0.1}},
+            "truncation: overlong_penalty=0.1 means nothing with mode=train",
+        ),
     ],
 )
 def test_bad_options_are_named(options: Any, match: str) -> None:
@@ -276,7 +279,7 @@ def test_masked_truncated_completions_are_compared_with_and_not_trained(
     chain = make_chain(policy, [([1.0, 0.0], {"x": rows})])
     log_probs, mask = policy.log_probs("a", chain.groups[0].completions["x"])
     expected = torch.autograd.grad(-0.5 * (log_probs * mask)[0].sum() / 2, policy.model.bias)[0]
-    torch.testing.assert_close(accumulated(policy, [chain], truncated="mask"), expected)
+    torch.testing.assert_close(accumulated(policy, [chain], truncation="mask"), expected)
 
 
 def test_penalised_truncation_makes_short_completions_likelier(
@@ -284,39 +287,46 @@ def test_penalised_truncation_makes_short_completions_likelier(
 ) -> None:
     chain = make_chain(policy, [([1.0, 1.0], {"x": [[A, END], [A, A, A]]})])
     before = weights(policy)
-    learn(policy, [chain], truncated="penalise", truncation_penalty=0.5)
+    learn(policy, [chain], truncation={"mode": "penalise", "overlong_penalty": 0.5})
     assert weights(policy)[END] > before[END]
+
+
+def penalise(overlong_buffer_len: int, overlong_penalty: float = 1.0) -> LearnerOptions:
+    soft = TruncationOptions("penalise", overlong_penalty, overlong_buffer_len)
+    return LearnerOptions(learning_rate=0.1, truncation=soft)
 
 
 def test_the_soft_penalty_grows_over_the_last_tokens_before_the_limit(
     policy: Any, make_chain: Any
 ) -> None:
     rows = [[END], [A, END], [A, A, END], [A, A, A, END], [A, A, A, A]]  # the last is cut off
-    options = LearnerOptions(truncated="penalise", truncation_penalty=2.0, overlong_tokens=2)
 
-    def values(limit: int, **others: Any) -> list[float]:
+    def values(limit: int, tokens: int = 2) -> list[float]:
         chain = make_chain(policy, [([1.0] * 5, {"x": rows})])
-        chosen, algorithm = replace(options, **others), ALGORITHMS["mareinforce"]
+        chosen, algorithm = penalise(tokens, 2.0), ALGORITHMS["mareinforce"]
         (credit,) = group_advantages([chain], ["x"], algorithm, chosen, limits={"x": limit})
         found: list[float] = credit.advantages["x"].tolist()
         return found
 
     assert values(4) == [1.0, 1.0, 0.0, -1.0, -1.0]
-    assert values(4, overlong_tokens=4) == [0.5, 0.0, -0.5, -1.0, -1.0]
-    assert values(4, overlong_tokens=0) == [1.0, 1.0, 1.0, 1.0, -1.0]
+    assert values(4, 4) == [0.5, 0.0, -0.5, -1.0, -1.0]
+    assert values(4, 0) == [1.0, 1.0, 1.0, 1.0, -1.0]
 
 
 def test_the_soft_penalty_needs_limits_and_room_below_them(policy: Any, make_chain: Any) -> None:
-    soft: dict[str, Any] = {"truncated": "penalise", "truncation_penalty": 1.0}
-    with pytest.raises(TypeError, match=r"that of 'x' is a TinyPolicy; set overlong_tokens=0"):
-        Learner({"x": policy}, MAGRPO, LearnerOptions(overlong_tokens=1, **soft))
+    with pytest.raises(TypeError, match=r"that of 'x' is a TinyPolicy; set overlong_buffer_len=0"):
+        Learner({"x": policy}, MAGRPO, penalise(1))
     policy.max_new_tokens = 3
-    Learner({"x": policy}, MAGRPO, LearnerOptions(overlong_tokens=3, **soft))
-    with pytest.raises(ValueError, match="overlong_tokens=4 is more than max_new_tokens=3 of 'x'"):
-        Learner({"x": policy}, MAGRPO, LearnerOptions(overlong_tokens=4, **soft))
+    Learner({"x": policy}, MAGRPO, penalise(3))
+    with pytest.raises(
+        ValueError, match="overlong_buffer_len=4 is more than max_new_tokens=3 of 'x'"
+    ):
+        Learner({"x": policy}, MAGRPO, penalise(4))
     chain = make_chain(policy, [([1.0], {"x": [[A]]})])
-    options = LearnerOptions(overlong_tokens=1, **soft)
-    with pytest.raises(ValueError, match="overlong_tokens=1 needs the token limit of each agent"):
+    options = penalise(1)
+    with pytest.raises(
+        ValueError, match="overlong_buffer_len=1 needs the token limit of each agent"
+    ):
         list(group_advantages([chain], ["x"], MAGRPO, options))
 
 
@@ -326,7 +336,7 @@ def test_a_second_step_on_a_batch_is_clipped_where_the_ratio_left_the_range(
     policy, free = make_policy("unigram"), make_policy("unigram")
     chain = make_chain(policy, [([1.0, 0.0], {"x": [[A], [B]]})])
     slow = {"learning_rate": 0.01}
-    metrics = learn(policy, [chain], updates_per_batch=100, clip_range=0.05, **slow)
+    metrics = learn(policy, [chain], num_iterations=100, objective={"clip_range": 0.05}, **slow)
     assert metrics["clip_fraction/x"] == 1.0 and metrics["grad_norm/x"] == 0.0
     learn(free, [chain], updates=100, **slow)
     ratios = [
@@ -356,7 +366,7 @@ class Referenced(TinyPolicy):
         return found + self.padding * (1 - mask), mask
 
 
-@pytest.mark.parametrize("options", [{}, {"updates_per_batch": 2}, {"kl_coefficient": 0.5}])
+@pytest.mark.parametrize("options", [{}, {"num_iterations": 2}, {"kl": {"coefficient": 0.5}}])
 @pytest.mark.parametrize("loss", ["sequence_sum", "token_mean"])
 def test_what_stands_on_padding_changes_nothing(
     make_policy: Any, make_chain: Any, options: Any, loss: str
@@ -380,7 +390,7 @@ def test_the_reference_pulls_back_and_is_reported(make_policy: Any, make_chain: 
         policy = Referenced(tiny.model, tiny.alphabet, tiny.max_tokens)
         chain = make_chain(policy, [([1.0, 0.0, 0.0], {"x": ROWS})])
         start = policy.model.bias.detach().clone()
-        metrics = learn(policy, [chain], 30, kl_coefficient=coefficient)
+        metrics = learn(policy, [chain], 30, kl={"coefficient": coefficient})
         assert (metrics["kl/x"] > 0) == (coefficient > 0)
         return float((policy.model.bias.detach() - start).norm())
 
@@ -388,8 +398,10 @@ def test_the_reference_pulls_back_and_is_reported(make_policy: Any, make_chain: 
 
 
 def test_policies_without_a_reference_are_refused_by_name(make_policy: Any) -> None:
-    with pytest.raises(TypeError, match=r"'x' is a TinyPolicy; set kl_coefficient=0"):
-        Learner({"x": make_policy()}, MAGRPO, LearnerOptions(learning_rate=0.1, kl_coefficient=0.1))
+    with pytest.raises(TypeError, match=r"'x' is a TinyPolicy; set kl\.coefficient=0"):
+        Learner(
+            {"x": make_policy()}, MAGRPO, LearnerOptions(learning_rate=0.1, kl={"coefficient": 0.1})
+        )
 
 
 def test_the_learning_rate_follows_its_schedule_and_survives_a_resume(
@@ -454,7 +466,7 @@ def team() -> dict[str, Any]:
 def episodes(policies: Any) -> list[Rollout]:
     env = make(PROBE)
     starts = [Start(task_id=env.tasks.tasks[0].task_id)] * 2
-    options, rng = RolloutOptions(plan="episodes"), np.random.default_rng(0)
+    options, rng = RolloutOptions(mode="episodes"), np.random.default_rng(0)
     return collect_rollouts(env, policies, starts, options, group_size=EPISODES, rng=rng)
 
 
@@ -485,9 +497,9 @@ def learn_episodes(**options: Any) -> tuple[dict[str, float], list[torch.Tensor]
 
 LOSSES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "reference": {"loss": "token_mean", "kl_coefficient": 0.1},
-    "steps": {"updates_per_batch": 2, "truncated": "mask", "correction": "truncate"},
-    "sequences": {"updates_per_batch": 2, "objective": "gspo", "normalize_advantages": "role"},
+    "reference": {"loss": "token_mean", "kl": {"coefficient": 0.1}},
+    "steps": {"num_iterations": 2, "truncation": "mask", "importance_sampling": "truncate"},
+    "sequences": {"num_iterations": 2, "objective": "gspo", "normalize_advantages": "role"},
 }
 
 
@@ -498,8 +510,8 @@ def test_passes_of_several_prompts_teach_what_those_of_one_do(loss: str, tokens:
     alone, expected, more_passes = learn_episodes(**LOSSES[loss])
     assert passes < more_passes
     if tokens == 10_000:  # one pass for each of two agents and steps, and the reference once more
-        steps = LOSSES[loss].get("updates_per_batch", 1)
-        assert passes == 2 * steps * (1 + ("kl_coefficient" in LOSSES[loss]))
+        steps = LOSSES[loss].get("num_iterations", 1)
+        assert passes == 2 * steps * (1 + ("kl" in LOSSES[loss]))
     assert metrics == pytest.approx(alone, rel=1e-4, abs=1e-6)
     torch.testing.assert_close(gradients, expected, rtol=1e-4, atol=1e-6)
 
@@ -531,8 +543,8 @@ def test_several_prompts_in_a_pass_without_effect_are_refused(policy: Any) -> No
     "options",
     [
         {},
-        {"loss": "token_mean", "kl_coefficient": 0.1},
-        {"updates_per_batch": 2, "truncated": "mask", "correction": "truncate"},
+        {"loss": "token_mean", "kl": {"coefficient": 0.1}},
+        {"num_iterations": 2, "truncation": "mask", "importance_sampling": "truncate"},
     ],
     ids=["plain", "reference", "steps"],
 )
@@ -543,9 +555,9 @@ def test_shared_passes_teach_what_single_ones_do(
     monkeypatch.setattr(learning, "group_by_prompt", lambda items: [[item] for item in items])
     alone, expected, more_passes = learn_episodes(**options)
     assert passes < more_passes / 2
-    if "kl_coefficient" in options:
+    if "kl" in options:
         assert metrics["kl/player_0"] > 0.01
-    if "correction" in options:
+    if "importance_sampling" in options:
         assert metrics["ess/player_0"] < 0.99
     assert metrics.keys() == alone.keys() and any(metrics[f"loss/{agent}"] for agent in team())
     assert metrics == pytest.approx(alone, rel=1e-4, abs=1e-6)

@@ -20,7 +20,11 @@ from llm_decpomdp.algorithms.learning.importance_sampling import (
 )
 from llm_decpomdp.algorithms.learning.kl import kl_divergence, kl_estimate
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import CLIP_RANGES, LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import (
+    CLIP_RANGES,
+    LearnerOptions,
+    ObjectiveOptions,
+)
 from llm_decpomdp.algorithms.learning.losses import (
     REDUCTIONS,
     loss_terms,
@@ -132,8 +136,9 @@ def test_reductions_are_the_documented_means() -> None:
 MASK = torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
 
 
-def options(objective: str = "ppo", **others: Any) -> LearnerOptions:
-    return LearnerOptions(**{"updates_per_batch": 2, "objective": objective, **others})
+def options(objective: str = "ppo", kl: Any = None, **ranges: Any) -> LearnerOptions:
+    chosen = ObjectiveOptions(objective, **ranges)
+    return LearnerOptions(num_iterations=2, objective=chosen, kl=kl or {})
 
 
 def logs(*ratios: float) -> torch.Tensor:
@@ -175,10 +180,10 @@ def test_a_range_of_ones_own_replaces_that_of_the_objective() -> None:
     )
     assert slopes("ppo", logs(0.85), -1.0, clip_range=0.1, clip_range_high=0.3) == [0.0]
     assert slopes("cispo", logs(8.0), 1.0, clip_range_high=0.5) == pytest.approx([1.5])
-    ranges = {name: options(name).clip_bounds for name in CLIP_RANGES}
+    ranges = {name: options(name).objective.clip_bounds for name in CLIP_RANGES}
     assert ranges == CLIP_RANGES and set(CLIP_RANGES) == set(OBJECTIVES)
-    assert options("ppo", clip_range=0.1).clip_bounds == (0.1, 0.1)
-    assert options("dapo", clip_range=0.1).clip_bounds == (0.1, 0.28)
+    assert options("ppo", clip_range=0.1).objective.clip_bounds == (0.1, 0.1)
+    assert options("dapo", clip_range=0.1).objective.clip_bounds == (0.1, 0.28)
 
 
 def test_the_ratio_of_a_sequence_is_the_geometric_mean_of_its_tokens() -> None:
@@ -238,7 +243,7 @@ def test_the_divergence_in_the_reward_has_the_gradient_of_the_exact_one() -> Non
     gained = (chances * (rewards - 0.3 * (log_probs - reference).sum(1))).sum()
     expected = torch.autograd.grad(-gained, parameters, retain_graph=True)
     for objective in OBJECTIVES:
-        chosen = options(objective, kl="reward", kl_coefficient=0.3)
+        chosen = options(objective, kl={"placement": "reward", "coefficient": 0.3})
         terms = loss_terms(chosen, log_probs, log_probs.detach(), rewards, ones, reference)
         loss = (chances.detach() * terms.sum(1)).sum()
         for found, right in zip(
@@ -252,7 +257,7 @@ def test_the_divergence_in_the_reward_is_that_of_the_samples_and_is_clipped_with
     reference = torch.tensor(
         [[-0.5, 0.25]]
     )  # d of the samples: 0.5 and -0.25, to come: 0.25 and -0.25
-    chosen = options(kl="reward", kl_coefficient=2.0)
+    chosen = options(kl={"placement": "reward", "coefficient": 2.0})
     terms = loss_terms(chosen, log_probs, zeros, torch.tensor([1.0]), torch.ones(1, 2), reference)
     (found,) = torch.autograd.grad(terms.sum(), log_probs)
     assert found[0].tolist() == [0.0, -1.5]  # advantages 0.5, beyond its range, and 1.5
@@ -261,24 +266,33 @@ def test_the_divergence_in_the_reward_is_that_of_the_samples_and_is_clipped_with
 @pytest.mark.parametrize(
     ("bad", "match"),
     [
-        ({"objective": "gspo"}, "objective=gspo means nothing with updates_per_batch=1"),
-        ({"clip_range_high": 0.3}, "clip_range_high=0.3 means nothing with updates_per_batch=1"),
+        ({"objective": "gspo"}, "objective.name=gspo means nothing with num_iterations=1"),
         (
-            {"kl": "reward", "kl_coefficient": 0.1},
-            "kl=reward means nothing with updates_per_batch=1",
+            {"objective": {"clip_range_high": 0.3}},
+            "objective.clip_range_high=0.3 means nothing with num_iterations=1",
         ),
-        ({"kl": "reward", "updates_per_batch": 2}, "kl=reward means nothing with kl_coefficient=0"),
         (
-            {"kl": "k3", "kl_coefficient": 0.1},
-            "kl=k3 is refused: as a reward k3 has the gradient of another",
+            {"kl": {"placement": "reward", "coefficient": 0.1}},
+            "kl.placement=reward means nothing with num_iterations=1",
         ),
-        ({"kl": "los"}, "did you mean 'loss'"),
-        ({"objective": "grpo", "updates_per_batch": 2}, "unknown objective 'grpo'"),
         (
-            {"objective": "cispo", "updates_per_batch": 2, "clip_range": 0.2},
-            "clip_range=0.2 means nothing with objective=cispo: set objective to ppo or dapo or gspo",
+            {"kl": {"placement": "reward"}, "num_iterations": 2},
+            "kl: placement=reward means nothing with coefficient=0",
         ),
-        ({"overlong_tokens": 9}, "overlong_tokens=9 means nothing with truncated=train"),
+        (
+            {"kl": {"placement": "k3", "coefficient": 0.1}},
+            "kl.placement=k3 is refused: as a reward k3 has the gradient of another",
+        ),
+        ({"kl": {"placement": "los"}}, "did you mean 'loss'"),
+        ({"objective": "grpo", "num_iterations": 2}, "unknown objective.name 'grpo'"),
+        (
+            {"objective": {"name": "cispo", "clip_range": 0.2}, "num_iterations": 2},
+            "objective: clip_range=0.2 means nothing with name=cispo: set name to ppo or dapo or gspo",
+        ),
+        (
+            {"truncation": {"overlong_buffer_len": 9}},
+            "truncation: overlong_buffer_len=9 means nothing with mode=train",
+        ),
     ],
 )
 def test_what_means_nothing_is_refused(bad: Any, match: str) -> None:
@@ -307,7 +321,7 @@ def test_the_effective_sample_size_falls_with_the_team(make_policy: Any, make_ch
         team = {f"agent_{n}": make_policy("unigram") for n in range(number)}
         rows = {agent: [[A, END], [B, B, B], [END]] for agent in team}
         chain = make_chain(team["agent_0"], [([1.0, 0.0, 0.5], rows)])
-        chosen = LearnerOptions(learning_rate=0.05, updates_per_batch=updates)
+        chosen = LearnerOptions(learning_rate=0.05, num_iterations=updates)
         return Learner(team, MAGRPO, chosen).update([chain]).get("effective_sample_size")
 
     assert size(1, 1) is None
@@ -323,7 +337,7 @@ def test_the_first_of_several_steps_is_that_of_the_plain_gradient(
     policy = make_policy("unigram")
     chain = make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])
     plain = accumulated(policy, [chain])
-    still = LearnerOptions(learning_rate=0.0, updates_per_batch=2, objective=objective)
+    still = LearnerOptions(learning_rate=0.0, num_iterations=2, objective=objective)
     learner = Learner({"x": policy}, MAGRPO, still)
     metrics = learner.accumulate([chain])
     torch.testing.assert_close(policy.model.bias.grad, plain)
@@ -423,7 +437,7 @@ def test_the_policys_own_samples_have_the_plain_gradient(
 ) -> None:
     chain = recorded(policy, make_chain(policy, [([1.0, 2.0, 4.0], {"x": ROWS})]))
     plain, before = accumulate(policy, chain)
-    found, metrics = accumulate(policy, chain, correction=mode, correction_level=level)
+    found, metrics = accumulate(policy, chain, importance_sampling={"mode": mode, "level": level})
     assert torch.equal(found, plain)
     names = ["ratio/x", "masked/x", "ess/x", "mismatch/x"]
     assert [metrics[name] for name in names] == [1, 0, 1, 0]
@@ -434,15 +448,17 @@ def test_metrics_agree_with_the_mismatch_and_the_weights(policy: Any, make_chain
     """Three tokens `A` of seven, each recorded as twice as likely as it is."""
     chain = make_chain(policy, [([1.0, 2.0, 4.0], {"x": [[A, B, END], [A, END], [B, A]]})])
     chain = recorded(policy, chain, shift=math.log(2))
-    _, metrics = accumulate(policy, chain, correction="truncate")
+    _, metrics = accumulate(policy, chain, importance_sampling="truncate")
     assert metrics["mismatch/x"] == pytest.approx(3 / 7 * math.log(2), rel=1e-5)
     assert metrics["ratio/x"] == pytest.approx((3 * 0.5 + 4) / 7, rel=1e-5)
     assert metrics["ess/x"] == pytest.approx(5.5**2 / (7 * 4.75), rel=1e-5)
     assert metrics["masked/x"] == 0
-    _, metrics = accumulate(policy, chain, correction="mask", correction_cap=1.9)
+    _, metrics = accumulate(policy, chain, importance_sampling={"mode": "mask", "cap": 1.9})
     assert metrics["masked/x"] == pytest.approx(3 / 7)
     assert metrics["ess/x"] == pytest.approx(4 / 7)
-    _, metrics = accumulate(policy, chain, correction="truncate", correction_level="sequence")
+    _, metrics = accumulate(
+        policy, chain, importance_sampling={"mode": "truncate", "level": "sequence"}
+    )
     assert metrics["ratio/x"] == pytest.approx(0.5, rel=1e-5)
     assert metrics["ess/x"] == pytest.approx(1)
 
@@ -453,9 +469,9 @@ def test_a_weight_multiplies_the_gradient_of_its_token(policy: Any, make_chain: 
     wrong = recorded(policy, chain, shift=math.log(2))
     chances = policy.model.bias.detach().softmax(-1)
     up, down = torch.eye(3)[A] - chances, torch.eye(3)[END] - chances
-    found, _ = accumulate(policy, wrong, correction="truncate")
+    found, _ = accumulate(policy, wrong, importance_sampling="truncate")
     torch.testing.assert_close(found, -(0.5 * 0.5 * up - 0.5 * down) / 2)  # advantages 1/2, -1/2
-    found, _ = accumulate(policy, wrong, correction="mask", correction_cap=1.5)
+    found, _ = accumulate(policy, wrong, importance_sampling={"mode": "mask", "cap": 1.5})
     torch.testing.assert_close(found, 0.5 * down / 2)
 
 
@@ -468,9 +484,9 @@ def test_the_correction_stays_that_of_the_first_step(
     for steps in (1, 3):
         policy = make_policy("unigram")
         chain = make_chain(policy, [([1.0, 0.0], {"x": [[A, A], [B, END]]})])
-        several = {"updates_per_batch": steps, "objective": objective} if steps > 1 else {}
+        several = {"num_iterations": steps, "objective": objective} if steps > 1 else {}
         chain = recorded(policy, chain, shift=math.log(1.5))
-        _, metrics = accumulate(policy, chain, correction="truncate", **several)
+        _, metrics = accumulate(policy, chain, importance_sampling="truncate", **several)
         results.append(metrics)
     one, three = results
     for name in ("ratio/x", "ess/x", "masked/x"):
@@ -481,21 +497,25 @@ def test_the_correction_stays_that_of_the_first_step(
 def test_what_means_nothing_or_would_be_wrong_is_refused(
     policy: Any, make_chain: Any, make_policy: Any
 ) -> None:
-    with pytest.raises(ValueError, match=r"correction_cap=3 means nothing with correction=none"):
-        LearnerOptions(correction_cap=3.0)
-    with pytest.raises(ValueError, match="correction_level=sequence means nothing"):
-        LearnerOptions(correction_level="sequence")
-    with pytest.raises(ValueError, match="correction_cap must be above 1"):
-        LearnerOptions(correction="mask", correction_cap=1.0)
-    with pytest.raises(ValueError, match="correction=mask means nothing with madpo"):
-        ALGORITHMS["madpo"].check(["x", "y"], LearnerOptions(correction="mask"))
+    with pytest.raises(
+        ValueError, match=r"importance_sampling: cap=3 means nothing with mode=none"
+    ):
+        LearnerOptions(importance_sampling={"cap": 3.0})
+    with pytest.raises(ValueError, match=r"importance_sampling: level=sequence means nothing"):
+        LearnerOptions(importance_sampling={"level": "sequence"})
+    with pytest.raises(ValueError, match=r"importance_sampling.cap must be above 1"):
+        LearnerOptions(importance_sampling={"mode": "mask", "cap": 1.0})
+    with pytest.raises(ValueError, match=r"importance_sampling.mode=mask means nothing with madpo"):
+        ALGORITHMS["madpo"].check(["x", "y"], LearnerOptions(importance_sampling="mask"))
     chain = make_chain(policy, [([1.0, 2.0, 4.0], {"x": ROWS})])
-    with pytest.raises(ValueError, match="and a completion has none: set correction=none"):
-        accumulate(policy, chain, correction="mask")
+    with pytest.raises(
+        ValueError, match=r"and a completion has none: set importance_sampling.mode=none"
+    ):
+        accumulate(policy, chain, importance_sampling="mask")
     cutting: Any = type("Cutting", (TinyPolicy,), {"cuts": True})
     policy = cutting(policy.model, "ab", 3)
     with pytest.raises(ValueError, match=r"policy of 'x' samples from a part of it: set model.top"):
-        Learner({"x": policy}, MAGRPO, LearnerOptions(correction="mask"))
+        Learner({"x": policy}, MAGRPO, LearnerOptions(importance_sampling="mask"))
     Learner({"x": policy}, MAGRPO, LearnerOptions())
 
 
@@ -509,7 +529,7 @@ def reached(correction: str, **options: Any) -> float:
     Rewards: 1 for `a`, 0.8 for `b`, 0 for nothing, and no baseline, so that what is said often is credited often.
     """
     policy = TinyPolicy(Unigram(3), "ab", 1)
-    chosen = LearnerOptions(learning_rate=0.1, correction=correction, **options)
+    chosen = LearnerOptions(learning_rate=0.1, importance_sampling={"mode": correction, **options})
     learner = Learner({"x": policy}, ALGORITHMS["mareinforce"], chosen)
     generator = torch.Generator().manual_seed(0)
     worth, shift = torch.tensor([0.0, 1.0, 0.8]), torch.tensor([0.0, -2.0, 0.0])
@@ -533,5 +553,5 @@ def alone(completions: tuple[Completion, ...], rewards: list[float]) -> Rollout:
 
 def test_a_wrong_sampler_misleads_without_a_correction() -> None:
     assert reached("none") < 0.1
-    assert reached("truncate", correction_cap=10.0) > 0.9
-    assert reached("mask", correction_cap=10.0) > 0.9
+    assert reached("truncate", cap=10.0) > 0.9
+    assert reached("mask", cap=10.0) > 0.9

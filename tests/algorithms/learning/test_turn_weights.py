@@ -58,7 +58,7 @@ def ends(history: History, joint: tuple[str, ...]) -> bool:
 def player(
     plan: str, game: Game, team: Any, oracle: Any, size: int, mode: str = "aligned"
 ) -> Callable[[], list[Rollout]]:
-    options = RolloutOptions(plan=plan, joint_mode=mode)
+    options = RolloutOptions(mode=plan, joint_mode=mode)
     return lambda: collect_rollouts(game, team, STARTS, options, group_size=size, rng=oracle)
 
 
@@ -438,8 +438,7 @@ def test_under_aligned_it_is_an_equal_share_of_the_advantage(agents: int) -> Non
             "magrpo",
             {
                 "reward_parts": "normalize_then_sum",
-                "truncated": "penalise",
-                "truncation_penalty": 1.0,
+                "truncation": {"mode": "penalise", "overlong_penalty": 1.0},
             },
             "would count for each component",
         ),

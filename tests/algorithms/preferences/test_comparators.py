@@ -39,16 +39,16 @@ THEIRS = {"x": [[A, A], [B, B]], "y": [[A, A], [B, B]]}
 
 
 def versus(own: list[float], theirs: list[float], rows: Any = THEIRS) -> Rollout:
-    return replace(rollout_of(OWN, JOINT, own), comparator=rollout_of(rows, JOINT, theirs))
+    return replace(rollout_of(OWN, JOINT, own), opponent=rollout_of(rows, JOINT, theirs))
 
 
 def test_each_pair_has_a_side_of_either_team_and_the_better_one_teaches() -> None:
     (found,) = pairs_of(versus([0.0, 3.0], [1.0, 2.0]))
-    told = {(p.winner["x"].text, p.loser["x"].text, p.gap, p.comparator) for p in found}
+    told = {(p.winner["x"].text, p.loser["x"].text, p.gap, p.opponent) for p in found}
     assert told == {("b", "aa", 2.0, "loser"), ("bb", "a", 2.0, "winner")}
     assert {pair.start for pair in found} == {START}
     (own,) = pairs_of(rollout_of(OWN, JOINT, [0.0, 3.0]))
-    assert [pair.comparator for pair in own] == [None]
+    assert [pair.opponent for pair in own] == [None]
 
 
 def test_the_least_gap_is_one_of_all_samples_of_both_teams() -> None:
@@ -66,21 +66,21 @@ def test_equal_returns_and_equal_answers_make_no_pair() -> None:
 
 def test_other_prompts_and_prompts_that_were_skipped_are_not_compared() -> None:
     asked = versus([0.0, 3.0], [1.0, 2.0])
-    assert asked.comparator is not None
-    (first,) = asked.comparator.groups
+    assert asked.opponent is not None
+    (first,) = asked.opponent.groups
     for other in (
         replace(first, prompts={"x": "b", "y": "a"}),
         replace(first, completions={**first.completions, "x": (SKIPPED, SKIPPED)}),
     ):
-        (found,) = pairs_of(replace(asked, comparator=Rollout(START, (other,))))
-        assert [pair.comparator for pair in found] == [None]
+        (found,) = pairs_of(replace(asked, opponent=Rollout(START, (other,))))
+        assert [pair.opponent for pair in found] == [None]
 
 
 def test_later_turns_make_pairs_of_their_own_samples() -> None:
     both = versus([0.0, 3.0], [1.0, 2.0])
     later = replace(group_of(OWN, JOINT, [0.0, 1.0]), turn=1, parent=Parent(0, 1))
     first, second = pairs_of(replace(both, groups=(*both.groups, later)))
-    assert len(first) == 2 and [pair.comparator for pair in second] == [None]
+    assert len(first) == 2 and [pair.opponent for pair in second] == [None]
 
 
 def test_the_returns_of_a_tree_are_those_of_the_team_that_played_it() -> None:
@@ -90,9 +90,9 @@ def test_the_returns_of_a_tree_are_those_of_the_team_that_played_it() -> None:
     )
     later = replace(group_of(OWN, JOINT, [4.0, 4.0]), turn=1, parent=Parent(0, 1), chosen=None)
     found = pairs_of(
-        replace(own, comparator=replace(other, groups=(*other.groups, later))), discount=0.5
+        replace(own, opponent=replace(other, groups=(*other.groups, later))), discount=0.5
     )
-    assert {(p.winner["x"].text, p.gap, p.comparator) for p in found[0]} == {("bb", 2.0, "winner")}
+    assert {(p.winner["x"].text, p.gap, p.opponent) for p in found[0]} == {("bb", 2.0, "winner")}
 
 
 def test_a_history_has_the_visit_that_is_asked_for_and_forgets_what_is_older(
@@ -123,10 +123,10 @@ def test_a_history_survives_a_checkpoint_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_learner_compares_with_what_it_has_learned_from_and_not_with_what_failed() -> None:
-    learner = learner_of({"x": unigram(), "y": unigram()}, comparator="history")
+    learner = learner_of({"x": unigram(), "y": unigram()}, opponent="history")
     first, second = rollout_of(OWN, JOINT, [0.0, 3.0]), rollout_of(THEIRS, JOINT, [1.0, 2.0])
     learner.accumulate([first])
-    assert [pair.comparator for pair in learner.pairs(second)[0]] == [None]  # no step was taken
+    assert [pair.opponent for pair in learner.pairs(second)[0]] == [None]  # no step was taken
     metrics = learner.update([first])
     assert "compared_pairs" not in metrics and metrics["pairs"] == 1
     metrics = learner.update([second])
@@ -147,7 +147,7 @@ def test_a_run_with_a_history_goes_on_where_it_stopped(tmp_path: Path) -> None:
             [[Start(seed=0), Start(seed=1)]] * updates,
             algorithm="madpo",
             team={"x": recurrent(1), "y": recurrent(2)},
-            learner={"comparator": "history", "comparator_age": 2, "learning_rate": 0.05},
+            learner={"opponent": "history", "opponent_lag": 2, "learning_rate": 0.05},
             **options,
         )
 
@@ -175,8 +175,8 @@ def compared_run(folder: Path, rival: Any = None, **options: Any) -> Run:
         [[Start(seed=0), Start(seed=1)]] * 3,
         algorithm="madpo",
         team=team,
-        learner={"comparator": "there", "learning_rate": 0.01},
-        comparator=rival or {"x": tiny(3), "y": tiny(4)},
+        learner={"opponent": "there", "learning_rate": 0.01},
+        opponent=rival or {"x": tiny(3), "y": tiny(4)},
         **options,
     )
 
@@ -185,7 +185,7 @@ def compared_run(folder: Path, rival: Any = None, **options: Any) -> Run:
 def test_another_team_plays_beside_and_stays_as_it_is(tmp_path: Path, plan: str) -> None:
     rival = {"x": tiny(3), "y": tiny(4)}
     before = [weight.detach().clone() for p in rival.values() for weight in p.parameters()]
-    trainer = compared_run(tmp_path, rival, plan=plan)
+    trainer = compared_run(tmp_path, rival, mode=plan)
     trainer.run_updates()
     after = [weight for policy in rival.values() for weight in policy.parameters()]
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
@@ -227,8 +227,8 @@ def test_texts_of_models_with_other_tokens_are_tokenised_anew(
         views=False,
     )
     (rollout,) = source.add_opponents(rollout_batch, [asked], Timer())
-    assert rollout.comparator is not None
-    (group,) = rollout.comparator.groups  # the first turn alone
+    assert rollout.opponent is not None
+    (group,) = rollout.opponent.groups  # the first turn alone
     for completion in group.completions["x"]:
         expected = [{"a": 1, "b": 2}[letter] for letter in completion.text]
         assert [token for token in completion.tokens if token in (1, 2)] == expected
@@ -238,22 +238,22 @@ def test_texts_of_models_with_other_tokens_are_tokenised_anew(
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     team = {"x": recurrent(1), "y": recurrent(2)}
-    for options, comparator, message in (
-        ({"comparator": "there"}, None, "need each other"),
+    for options, opponent, message in (
+        ({"opponent": "there"}, None, "need each other"),
         ({}, team, "need each other"),
     ):
         with pytest.raises(ValueError, match=message):
-            build(tmp_path, algorithm="madpo", team=team, learner=options, comparator=comparator)
+            build(tmp_path, algorithm="madpo", team=team, learner=options, opponent=opponent)
     with pytest.raises(ValueError, match="every start needs a seed or a task"):
-        history = {"comparator": "history"}
+        history = {"opponent": "history"}
         build(tmp_path, [[Start()]], algorithm="madpo", team=team, learner=history)
     for options, message in (
-        ({"comparator_age": 2}, "comparator_age=2 means nothing with comparator=current"),
-        ({"comparator": "history", "pair_kind": "single"}, "pair_kind=single needs equal partners"),
+        ({"opponent_lag": 2}, "opponent_lag=2 means nothing with opponent=current"),
+        ({"opponent": "history", "pair_kind": "single"}, "pair_kind=single needs equal partners"),
     ):
         with pytest.raises(ValueError, match=message):
             build(tmp_path, algorithm="madpo", team=team, learner=options)
-    refitted = {"reward_model": "judge.pt", "reward_model_every": 1}
+    refitted = {"reward_model": {"path": "judge.pt", "update_interval": 1}}
     with pytest.raises(ValueError, match="scores them on different scales"):
         build(tmp_path, algorithm="madpo", team=team, learner=history, **refitted)
 
@@ -264,11 +264,11 @@ def test_a_prompt_that_is_never_played_may_be_too_long_for_the_comparator(tmp_pa
     problems = [Start(seed=0), Start(seed=1), Start(task_id="aa")]
     compared_run(tmp_path / "whole", rival, problems=problems).run_updates()
     with pytest.raises(ValueError, match="too long"):
-        compared_run(tmp_path / "refilled", rival, problems=problems, refill=1)
+        compared_run(tmp_path / "refilled", rival, problems=problems, max_resample_rounds=1)
 
 
 def test_the_cost_of_a_comparator_is_a_first_turn_or_a_tree() -> None:
-    chain, tree = RolloutOptions(), RolloutOptions(plan="tree")
-    assert cost(chain, 3, 2, 4, comparator=True) == Cost(4 + 1, 12 + 3, 12 + 3)
+    chain, tree = RolloutOptions(), RolloutOptions(mode="tree")
+    assert cost(chain, 3, 2, 4, opponent=True) == Cost(4 + 1, 12 + 3, 12 + 3)
     alone = cost(tree, 3, 2, 2)
-    assert cost(tree, 3, 2, 2, comparator=True) == alone + alone
+    assert cost(tree, 3, 2, 2, opponent=True) == alone + alone

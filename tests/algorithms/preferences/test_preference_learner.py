@@ -182,7 +182,7 @@ def test_several_steps_with_a_batch_go_on_from_each_other() -> None:
     learner = learner_of(one)
     for _ in range(3):
         metrics = learner.update([of()])
-    assert learner_of(several, updates_per_batch=3).update([of()]) == pytest.approx(metrics)
+    assert learner_of(several, num_iterations=3).update([of()]) == pytest.approx(metrics)
     assert torch.equal(one["x"].model.bias, several["x"].model.bias)
 
 
@@ -202,24 +202,26 @@ def test_partners_that_are_not_trained_are_in_no_margin_and_make_no_pair_alone()
     [
         {"loss": "token_mean"},
         {"normalize_advantages": True},
-        {"updates_per_batch": 2, "objective": "cispo"},
-        {"clip_range": 0.1},
-        {"kl_coefficient": 0.1},
-        {"truncated": "mask"},
+        {"num_iterations": 2, "objective": "cispo"},
+        {"objective": {"clip_range": 0.1}},
+        {"kl": {"coefficient": 0.1}},
+        {"truncation": "mask"},
         {"joint_aggregation": "max"},
         {"negative_advantage_weight": 0.5},
         {"step_advantage_weight": 1.0},
         {"critic": "joint"},
-        {"critic_gate": False},
+        {"critic": {"gate": False}},
     ],
 )
 def test_options_that_mean_nothing_with_pairs_are_refused(option: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=rf"{list(option)[-1]}=.* means nothing with madpo[:,] "):
+    with pytest.raises(
+        ValueError, match=rf"{list(option)[-1]}(\.\w+)?=.* means nothing with madpo[:,] "
+    ):
         learner_of({"x": unigram()}, **option)
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("pair_kind", "single"), ("dpo_beta", 0.5), ("comparator", "history")]
+    ("option", "value"), [("pair_kind", "single"), ("dpo_beta", 0.5), ("opponent", "history")]
 )
 def test_options_of_pairs_are_refused_where_none_are_made(option: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"magrpo has no options of its own, got {option}={value}"):
@@ -231,7 +233,7 @@ def test_rollouts_without_pairs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"pair_kind=single needs .* joint_mode=common"):
         build(tmp_path / "a", learner={"pair_kind": "single"}, **settings)
     with pytest.raises(ValueError, match="madpo compares answers to the same prompts"):
-        build(tmp_path / "b", plan="episodes", **settings)
+        build(tmp_path / "b", mode="episodes", **settings)
     with pytest.raises(
         ValueError, match="up to 4,096 joint samples, and pairs are made of at most"
     ):
@@ -252,7 +254,7 @@ def test_a_run_that_is_resumed_equals_one_that_never_stopped(tmp_path: Path) -> 
             tmp_path / folder,
             team={"x": recurrent(1), "y": recurrent(2)},
             algorithm="madpo",
-            learner={"pair_selection": "random", "updates_per_batch": 2},
+            learner={"pair_selection": "random", "num_iterations": 2},
             eval_starts=[],
             **options,
         )

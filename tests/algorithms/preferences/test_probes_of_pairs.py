@@ -41,9 +41,11 @@ def trained(
     algorithm, learner_options = declare("madpo", settings)
     learner, rng = algorithm.make_learner(team, learner_options), stream(0, "handoff")
     starts = [Start(task_id=task.task_id) for task in env.tasks.tasks]
-    plan = RolloutOptions(joint_mode=joint_mode)
+    rollouts = RolloutOptions(joint_mode=joint_mode)
     for _ in range(updates):
-        learner.update(collect_rollouts(env, team, starts, plan, group_size=group_size, rng=rng))
+        learner.update(
+            collect_rollouts(env, team, starts, rollouts, group_size=group_size, rng=rng)
+        )
     return team, value(env, team)
 
 
@@ -63,7 +65,7 @@ def divergence(policy: CausalLM, prompts: list[str]) -> float:
     ("joint_mode", "options"),
     [
         ("aligned", {"pair_kind": "joint"}),
-        ("aligned", {"comparator": "history"}),
+        ("aligned", {"opponent": "history"}),
         pytest.param("common", {"pair_kind": "single"}, marks=pytest.mark.slow),
     ],
 )

@@ -23,7 +23,7 @@ from llm_decpomdp.algorithms.rewards.scorer import (
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.algorithms.training.trainer_options import RewardScoreOptions, TrainerOptions
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.rewards.reward_models import (
@@ -41,8 +41,9 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_reward_model(tmp_path_factory.mktemp("judge")))
 
 
-def judged_run(folder: Path, judge: str, **more: Any) -> Run:
-    return build(folder, team=reading_team(), reward_model=judge, **more)
+def judged_run(folder: Path, judge: str, update_interval: int = 0, **more: Any) -> Run:
+    scores = RewardScoreOptions(judge, update_interval)
+    return build(folder, team=reading_team(), reward_model=scores, **more)
 
 
 def test_scores_stand_beside_rewards_and_the_learner_is_given_them(judge: str) -> None:
@@ -62,11 +63,9 @@ def test_scores_stand_beside_rewards_and_the_learner_is_given_them(judge: str) -
     assert [group.rewards for group in use_scores_as_rewards(found).groups] == [
         g.scores for g in found.groups
     ]
-    rivals = [replace(rollouts[0], comparator=rollout) for rollout in rollouts] + rollouts
+    rivals = [replace(rollouts[0], opponent=rollout) for rollout in rollouts] + rollouts
     beside, alone = (use_scores_as_rewards(rollout) for rollout in reader.add_scores(rivals))
-    assert beside.comparator == use_scores_as_rewards(found) and alone == use_scores_as_rewards(
-        found
-    )
+    assert beside.opponent == use_scores_as_rewards(found) and alone == use_scores_as_rewards(found)
 
 
 def test_numbers_compare_scores_with_rewards(make_policy: Any, make_chain: Any) -> None:
@@ -109,7 +108,7 @@ def test_a_run_learns_by_scores_and_is_evaluated_by_the_task(tmp_path: Path, jud
 
 
 def test_a_judged_run_resumes_exactly_and_refills_by_scores(tmp_path: Path, judge: str) -> None:
-    more = {"checkpoint_every": 2, "refill": 1, "group_size": 2}
+    more = {"checkpoint_every": 2, "max_resample_rounds": 1, "group_size": 2}
     straight = judged_run(tmp_path / "straight", judge, **more)
     straight.run_updates()
     judged_run(tmp_path / "parts", judge, batches=BATCHES[:2], eval_every=4, **more).run_updates()
@@ -120,12 +119,12 @@ def test_a_judged_run_resumes_exactly_and_refills_by_scores(tmp_path: Path, judg
     with pytest.raises(ValueError, match="reward_model_is was"):
         judged_run(tmp_path / "parts", judge, **more).resume()
     copy.rename(judge)
-    with pytest.raises(ValueError, match=r"reward_model was .*, not None"):
+    with pytest.raises(ValueError, match=r"reward_model\.path was .*, not None"):
         build(tmp_path / "parts", team=reading_team(), **more).resume()
 
 
 def test_what_goes_by_the_reward_of_the_task_is_refused() -> None:
-    for values in ({"handoff": "best"}, {"early_termination_threshold": 1.0}):
+    for values in ({"branch_selection": "best"}, {"early_termination_threshold": 1.0}):
         with pytest.raises(ValueError, match="goes by the task's reward"):
             TrainerOptions(reward_model="judge.pt", **values)  # type: ignore[arg-type]
 
@@ -148,7 +147,7 @@ def test_a_model_that_is_fitted_anew_learns_what_the_first_one_did_not(
     wrong = fit_reward_model(upside_down, AGENTS, HashedParts(size=64), RewardModelOptions())
     wrong.save(tmp_path / "wrong.pt")
     monkeypatch.setattr(scorer, "MOST", 40)
-    options = {"batches": BATCHES * 3, "group_size": 6, "reward_model_every": 4}
+    options = {"batches": BATCHES * 3, "group_size": 6, "update_interval": 4}
     trainer = judged_run(tmp_path / "run", str(tmp_path / "wrong.pt"), **options)
     trainer.run_updates()
     train = [row for row in rows(trainer.folder.metrics) if row["kind"] == "train"]
@@ -177,7 +176,7 @@ def test_a_model_that_is_fitted_anew_resumes_exactly(
     tmp_path: Path, judge: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scorer, "LEAST", 4)
-    more = {"reward_model_every": 3, "checkpoint_every": 2, "batches": BATCHES * 2}
+    more = {"update_interval": 3, "checkpoint_every": 2, "batches": BATCHES * 2}
     straight = judged_run(tmp_path / "straight", judge, **more)
     straight.run_updates()
     for updates in (2, 4):  # before a fit, and after one
@@ -186,6 +185,6 @@ def test_a_model_that_is_fitted_anew_resumes_exactly(
         judged_run(folder, judge, **short).run_updates()
         require_resumed(straight, judged_run(folder, judge, **more), updates)
     with pytest.raises(
-        ValueError, match="reward_model_every=2 means nothing with reward_model=None"
+        ValueError, match="reward_model: update_interval=2 means nothing with path=None"
     ):
-        TrainerOptions(reward_model_every=2)
+        TrainerOptions(reward_model={"update_interval": 2})

@@ -114,8 +114,8 @@ def test_a_worker_gets_each_version_of_the_weights_before_batches_of_it(tmp_path
 @pytest.mark.parametrize(
     "options",
     [
-        *({"plan": "tree"}, {"refill": 2}, {"algorithm": "rae"}),
-        *(pytest.param(plan, marks=pytest.mark.slow) for plan in ({}, {"plan": "episodes"})),
+        *({"mode": "tree"}, {"max_resample_rounds": 2}, {"algorithm": "rae"}),
+        *(pytest.param(plan, marks=pytest.mark.slow) for plan in ({}, {"mode": "episodes"})),
     ],
 )
 def test_the_order_in_which_batches_are_played_changes_nothing(

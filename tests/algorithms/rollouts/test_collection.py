@@ -138,7 +138,7 @@ def test_a_team_of_eight_plays_as_many_joint_samples_as_were_announced(
     env = make("probe-noisy-partners-v0", num_agents=8)
     team = dict.fromkeys(env.possible_agents, Letters())
     rng = np.random.default_rng(3)
-    options = RolloutOptions(plan=plan, joint_mode="common", num_partners=4)
+    options = RolloutOptions(mode=plan, joint_mode="common", num_partners=4)
     announced = cost(options, 4, 8, num_turns)
     assert (announced.completions, announced.joint_samples) == (4, 4 * (1 + 8 * 3))
     for _ in range(5):
@@ -150,9 +150,9 @@ def test_bad_partners_are_refused_with_what_to_do_before_anything_is_sampled() -
     env = make("probe-rendezvous-v0")
     team = dict.fromkeys(env.possible_agents, Refusing())
     with pytest.raises(ValueError, match="did you mean 'cross'"):
-        RolloutOptions(plan="tree", joint_mode="crossed")
+        RolloutOptions(mode="tree", joint_mode="crossed")
     with pytest.raises(ValueError, match="draws partners and needs rng"):
-        options = RolloutOptions(plan="tree", joint_mode="common")
+        options = RolloutOptions(mode="tree", joint_mode="common")
         collect_rollouts(env, team, [Start()], options, group_size=2)
     with pytest.raises(ValueError, match="is drawn that continues, which needs rng"):
         collect_rollouts(env, team, [Start()], group_size=2)
@@ -164,5 +164,5 @@ def test_bad_partners_are_refused_with_what_to_do_before_anything_is_sampled() -
         ValueError, match="means nothing with joint_mode=aligned: set joint_mode to c"
     ):
         RolloutOptions(num_partners=2)
-    with pytest.raises(ValueError, match="joint_mode=common means nothing with plan=episodes"):
-        RolloutOptions(plan="episodes", joint_mode="common")
+    with pytest.raises(ValueError, match="joint_mode=common means nothing with mode=episodes"):
+        RolloutOptions(mode="episodes", joint_mode="common")

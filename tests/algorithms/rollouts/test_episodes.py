@@ -52,7 +52,7 @@ def grow(options: RolloutOptions, group_size: int = 4, **kwargs: Any) -> Rollout
 
 
 def test_the_episodes_of_a_start_have_a_group_each_from_the_second_turn_on() -> None:
-    rollout = grow(RolloutOptions(plan="episodes"), length=3)
+    rollout = grow(RolloutOptions(mode="episodes"), length=3)
     assert [len(turn) for turn in rollout.turns] == [1, 4, 4] and rollout.pooled
     root, *later = rollout.groups
     assert root.joint == ((0, 0, 0), (1, 1, 1), (2, 2, 2), (3, 3, 3))
@@ -63,7 +63,7 @@ def test_the_episodes_of_a_start_have_a_group_each_from_the_second_turn_on() -> 
 
 
 def test_the_return_of_a_joint_sample_is_that_of_its_episode() -> None:
-    rollout = grow(RolloutOptions(plan="episodes"), length=3)
+    rollout = grow(RolloutOptions(mode="episodes"), length=3)
     values = returns(rollout, 0.5)
     for sample in range(4):
         place, total = (0, sample), rollout.groups[0].rewards[sample]
@@ -76,7 +76,7 @@ def test_the_return_of_a_joint_sample_is_that_of_its_episode() -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 4])
 def test_the_cost_is_that_of_the_rollout(length: int) -> None:
-    options = RolloutOptions(plan="episodes")
+    options = RolloutOptions(mode="episodes")
     rollout, expected = grow(options, length=length), cost(options, 4, length, length)
     assert len(rollout.groups) == expected.groups
     assert sum(len(group.rewards) for group in rollout.groups) == expected.joint_samples
@@ -86,7 +86,7 @@ def test_the_cost_is_that_of_the_rollout(length: int) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [RolloutOptions(plan="episodes"), RolloutOptions(joint_mode="common", num_partners=2)],
+    [RolloutOptions(mode="episodes"), RolloutOptions(joint_mode="common", num_partners=2)],
 )
 def test_a_stored_rollout_is_read_as_it_was(options: RolloutOptions) -> None:
     rollout = grow(options, length=2)
@@ -99,8 +99,8 @@ def test_a_stored_rollout_is_read_as_it_was(options: RolloutOptions) -> None:
 
 def test_what_episodes_cannot_do_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"early_termination_threshold=1 means nothing with plan=episodes"
+        ValueError, match=r"early_termination_threshold=1 means nothing with mode=episodes"
     ):
-        RolloutOptions(plan="episodes", early_termination_threshold=1.0)
-    with pytest.raises(ValueError, match="handoff=best means nothing with plan=episodes"):
-        RolloutOptions(plan="episodes", handoff="best")
+        RolloutOptions(mode="episodes", early_termination_threshold=1.0)
+    with pytest.raises(ValueError, match="branch_selection=best means nothing with mode=episodes"):
+        RolloutOptions(mode="episodes", branch_selection="best")

@@ -31,9 +31,9 @@ from tests.algorithms.runs import Run, build, require_resumed, stop
 
 PLANS = {
     "chain": RolloutOptions(),
-    "tree": RolloutOptions(plan="tree"),
-    "cross": RolloutOptions(plan="tree", joint_mode="cross"),
-    "episodes": RolloutOptions(plan="episodes"),
+    "tree": RolloutOptions(mode="tree"),
+    "cross": RolloutOptions(mode="tree", joint_mode="cross"),
+    "episodes": RolloutOptions(mode="episodes"),
 }
 
 
@@ -117,6 +117,7 @@ def test_a_rollout_that_is_read_again_has_its_histories(plan: str) -> None:
     rollout = grow(plan, scripts())
     text = to_text(rollout)
     assert from_text(text) == rollout == pickle.loads(pickle.dumps(rollout))
+    assert from_text(text.replace('"opponent"', '"comparator"')) == rollout  # an earlier version
     assert text.count('"aa"') <= sum(len(group.prompts) for group in rollout.groups)
     row = episode_row(rollout, 0, "train", with_tokens=True)
     again = read_rollout({**row, "groups": [_plain(group) for group in row["groups"]]})
@@ -207,7 +208,7 @@ OPTIONS: dict[str, Any] = {
     "group_size": 3,
     "record_tokens": True,
     "eval_starts": [Start(seed=0)],
-    "plan": "episodes",
+    "mode": "episodes",
 }
 
 
@@ -217,7 +218,11 @@ def chat_run(folder: Path, **options: Any) -> Run:
 
 
 def test_a_run_with_histories_resumes_with_what_waits(tmp_path: Path) -> None:
-    lagged = {"lag": 1, "learner": {"correction": "truncate"}, "checkpoint_every": 1}
+    lagged = {
+        "max_async_level": 1,
+        "learner": {"importance_sampling": "truncate"},
+        "checkpoint_every": 1,
+    }
     straight = chat_run(tmp_path / "straight", **lagged)
     straight.run_updates()
     stopped = chat_run(tmp_path / "again", **lagged)

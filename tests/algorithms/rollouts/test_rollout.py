@@ -54,14 +54,16 @@ def test_the_gth_completions_of_all_agents_are_one_joint_sample(make_env: Any) -
 
 def test_best_hands_on_the_first_best_joint_sample_of_all_agents(make_env: Any) -> None:
     team = scripts()
-    (chain,) = play(make_env(2), team, options=RolloutOptions(handoff="best"))
+    (chain,) = play(make_env(2), team, options=RolloutOptions(branch_selection="best"))
     assert chain.groups[0].chosen == 1
     assert team["x"].prompts == team["y"].prompts == ["a", "aba"]
 
 
 def test_random_hands_on_one_index_for_all_agents_and_every_index_in_time(make_env: Any) -> None:
     team = scripts()
-    chains = play(make_env(2), team, [Start(seed=0)] * 40, RolloutOptions(handoff="random"))
+    chains = play(
+        make_env(2), team, [Start(seed=0)] * 40, RolloutOptions(branch_selection="random")
+    )
     joint = [x + y for x, y in zip(TEAM["x"], TEAM["y"], strict=True)]
     for chain in chains:
         assert chain.groups[1].prompts["x"] == joint[chain.groups[0].chosen]
@@ -101,7 +103,7 @@ def test_one_policy_object_gets_one_batch_for_all_agents_and_chains(
     make_env: Any, make_policy: Callable[..., Any]
 ) -> None:
     policy = make_policy()
-    starts, best = [Start(seed=0), Start(seed=1)], RolloutOptions(handoff="best")
+    starts, best = [Start(seed=0), Start(seed=1)], RolloutOptions(branch_selection="best")
     play(make_env(2), {"x": policy, "y": policy}, starts, best)
     assert policy.batches[0] == ["a", "a", "b", "b"]
     assert [len(batch) for batch in policy.batches] == [4, 4]
@@ -187,7 +189,7 @@ def test_misuse_is_an_error_with_the_remedy(make_env: Any) -> None:
     with pytest.raises(KeyError, match="unknown agent 'z'"):
         play(make_env(1), {**scripts(), "z": Script("a")})
     with pytest.raises(ValueError, match="did you mean 'best'"):
-        RolloutOptions(handoff="bst")
+        RolloutOptions(branch_selection="bst")
     with pytest.raises(ValueError, match="returned 1 completions"):
         play(make_env(1), {**scripts(), "y": Script("a")})
 

@@ -105,7 +105,7 @@ def test_after_many_starts_that_fit_no_more_are_looked_at() -> None:
 def test_feedback_that_has_grown_too_long_is_named_with_task_and_agent() -> None:
     team = {"x": make_team()["x"], "y": Short(1, "raise")}
     starts, rng = [Start(task_id="b")], np.random.default_rng(0)
-    for options in (RolloutOptions(), RolloutOptions(plan="tree")):
+    for options in (RolloutOptions(), RolloutOptions(mode="tree")):
         with pytest.raises(ValueError, match=r"^b, y: too long$"):
             collect_rollouts(EchoEnv(3), team, starts, options, group_size=2, rng=rng)
 
@@ -131,7 +131,7 @@ def test_a_run_goes_on_where_an_agent_skips_turns(tmp_path: Path) -> None:
     silent = Short(0, "skip")  # never reads anything
     before = [weight.detach().clone() for weight in silent.parameters()]
     team = {"x": silent, "y": make_team()["y"]}
-    options: Any = {"learner": {"kl_coefficient": 0.0, "updates_per_batch": 2}, "group_size": 4}
+    options: Any = {"learner": {"kl": {"coefficient": 0.0}, "num_iterations": 2}, "group_size": 4}
     trainer = build(tmp_path, team=team, **options)
     trainer.run_updates()
     assert all(torch.equal(a, b) for a, b in zip(before, silent.parameters(), strict=True))

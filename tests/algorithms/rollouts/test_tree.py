@@ -30,12 +30,12 @@ class Script:
         return self.texts[0]
 
 
-TREE = RolloutOptions(plan="tree")
+TREE = RolloutOptions(mode="tree")
 
 
 def grow(env: Any, **options: Any) -> Rollout:
     team = {agent: Script(texts) for agent, texts in TEXTS.items()}
-    trees = RolloutOptions(plan="tree", **options)
+    trees = RolloutOptions(mode="tree", **options)
     (tree,) = collect_rollouts(env, team, [Start(seed=0)], trees, group_size=2)
     return tree
 
@@ -66,7 +66,7 @@ def test_a_cross_tree_has_a_group_for_each_joint_sample(make_env: Any) -> None:
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_trees_and_their_estimates_agree(make_env: Any, mode: str, turns: int) -> None:
     tree = grow(make_env(turns), joint_mode=mode)
-    expected = cost(RolloutOptions(plan="tree", joint_mode=mode), 2, 2, turns)
+    expected = cost(RolloutOptions(mode="tree", joint_mode=mode), 2, 2, turns)
     assert len(tree.groups) == expected.groups
     assert sum(len(group.completions["x"]) for group in tree.groups) == expected.completions
     assert sum(len(group.rewards) for group in tree.groups) == expected.joint_samples
@@ -93,11 +93,11 @@ def test_all_trees_are_sampled_in_one_batch_a_turn(make_env: Any) -> None:
 
 def test_the_cost_is_that_of_the_formulas() -> None:
     assert cost(RolloutOptions(), 4, 2, 3) == Cost(3, 12, 12)
-    assert cost(RolloutOptions(plan="tree"), 4, 2, 2) == Cost(5, 20, 20)
-    assert cost(RolloutOptions(plan="tree", joint_mode="cross"), 4, 2, 2) == Cost(17, 68, 272)
+    assert cost(RolloutOptions(mode="tree"), 4, 2, 2) == Cost(5, 20, 20)
+    assert cost(RolloutOptions(mode="tree", joint_mode="cross"), 4, 2, 2) == Cost(17, 68, 272)
     assert cost(RolloutOptions(), 4, 2, 3).times(2) == Cost(6, 24, 24)
 
 
 def test_an_absurd_cost_is_refused_with_the_number() -> None:
-    with pytest.raises(ValueError, match=r"16,843,008 .*plan=chain"):
-        cost(RolloutOptions(plan="tree", joint_mode="cross"), 16, 2, 3)
+    with pytest.raises(ValueError, match=r"16,843,008 .*mode=chain"):
+        cost(RolloutOptions(mode="tree", joint_mode="cross"), 16, 2, 3)

@@ -54,12 +54,12 @@ from tests.algorithms.runs import (
 from tests.algorithms.training.test_dynamic_sampling import PROBLEMS, SilentEnv
 
 BATCHES = [[Start(seed=n), Start(seed=n + 1)] for n in range(6)]
-CORRECTED = {"correction": "truncate"}
+CORRECTED = {"importance_sampling": "truncate"}
 
 
 def lagged(folder: Path, lag: int = 2, batches: Any = BATCHES, **options: Any) -> Run:
     given = {"record_tokens": True, "learner": CORRECTED, "eval_every": 2, "team": recording_team()}
-    return build(folder, batches, lag=lag, **{**given, **options})
+    return build(folder, batches, max_async_level=lag, **{**given, **options})
 
 
 def learned_from(trainer: Run) -> list[list[Rollout]]:
@@ -149,15 +149,20 @@ def test_a_run_that_was_stopped_equals_one_that_was_not(
 
 
 KINDS: dict[str, dict[str, Any]] = {
-    "refilled": {"env": SilentEnv(2), "refill": 2, "problems": PROBLEMS, "group_size": 4},
-    "several steps": {"learner": {**CORRECTED, "updates_per_batch": 2}},
-    "tree": {"plan": "tree", "joint_mode": "cross", "group_size": 2},
-    "batches": {"rollout_batch_size": 1, "refill": 1, "problems": PROBLEMS},
+    "refilled": {
+        "env": SilentEnv(2),
+        "max_resample_rounds": 2,
+        "problems": PROBLEMS,
+        "group_size": 4,
+    },
+    "several steps": {"learner": {**CORRECTED, "num_iterations": 2}},
+    "tree": {"mode": "tree", "joint_mode": "cross", "group_size": 2},
+    "batches": {"rollout_batch_size": 1, "max_resample_rounds": 1, "problems": PROBLEMS},
     "critic": {"learner": {"critic": "own"}},
     "running baseline": {"algorithm": "rae"},
-    "pairs": {"algorithm": "madpo", "learner": {"comparator": "history"}},
-    "rival": {"algorithm": "madpo", "learner": {"comparator": "there"}},
-    "judged": {"reward_model_every": 2, "group_size": 8, "learner": {}},
+    "pairs": {"algorithm": "madpo", "learner": {"opponent": "history"}},
+    "rival": {"algorithm": "madpo", "learner": {"opponent": "there"}},
+    "judged": {"group_size": 8, "learner": {}},
 }
 """Options of runs whose batches hold one more thing each."""
 
@@ -173,7 +178,9 @@ KINDS: dict[str, dict[str, Any]] = {
     ],
 )
 def test_whatever_a_run_plays_it_resumes_with_what_waits(tmp_path: Path, kind: str) -> None:
-    judge = str(write_reward_model(tmp_path)) if kind == "judged" else None
+    judge: dict[str, Any] = {}
+    if kind == "judged":
+        judge = {"path": str(write_reward_model(tmp_path)), "update_interval": 2}
 
     def trainer(folder: str) -> Run:
         options: dict[str, Any] = {"reward_model": judge, "team": recording_team(), **KINDS[kind]}
@@ -182,7 +189,7 @@ def test_whatever_a_run_plays_it_resumes_with_what_waits(tmp_path: Path, kind: s
         if options.get("algorithm") == "madpo":
             options["team"] = {"x": lexical(1), "y": lexical(2)}
         if kind == "rival":
-            options["comparator"] = {"x": lexical(3), "y": lexical(4)}
+            options["opponent"] = {"x": lexical(3), "y": lexical(4)}
         return lagged(tmp_path / folder, **{"eval_starts": BATCHES[0], "eval_every": 0, **options})
 
     straight = trainer("straight")
@@ -248,7 +255,7 @@ def test_a_crew_begins_with_a_later_update_before_the_learner_learns(
 ) -> None:
     calls: list[str] = []
     rollout_worker = Eager(WorkerState(EchoEnv(2), EchoEnv(2), players := recording_team()), calls)
-    learner = {**CORRECTED, "updates_per_batch": steps}
+    learner = {**CORRECTED, "num_iterations": steps}
     run = lagged(
         tmp_path,
         1,
@@ -352,7 +359,7 @@ def test_a_rollout_is_read_as_it_was_written() -> None:
         stopped_early=True,
     )
     whole = replace(rollout, groups=(full, *rollout.groups[1:]), pooled=True, final={"a": [1]})
-    for one in (rollout, whole, replace(whole, comparator=rollout)):
+    for one in (rollout, whole, replace(whole, opponent=rollout)):
         assert from_text(to_text(one)) == one
     assert len(rollout.groups) == 2 and rollout.groups[1].parent is not None
 
@@ -364,7 +371,7 @@ def test_what_waits_is_saved_once_and_as_text(straight: Run, tmp_path: Path) -> 
     updates = {}
     for saved in sorted(run.folder.checkpoints.iterdir()):
         counters, state = checkpoint.load(saved)  # of torch.load, with weights_only
-        assert counters["lag"] == 2
+        assert counters["max_async_level"] == 2
         batches = state["waiting"]["batches"]
         updates[counters["update"]] = [(row["update"], row["version"]) for row in batches]
         assert all(len(row["texts"]) == 2 and row["shares"] == [[0, 1]] for row in batches)
@@ -395,9 +402,11 @@ def test_what_waits_is_of_so_many_processes(
     newest.rename(tmp_path / "lost")
     again = lagged(tmp_path)
     monkeypatch.setattr(processes, "world_size", lambda: 2)
-    with pytest.raises(ValueError, match=r"\(lag=2\) are those of 1 processes, and there are 2"):
+    with pytest.raises(
+        ValueError, match=r"\(max_async_level=2\) are those of 1 processes, and there are 2"
+    ):
         again.resume()
-    with pytest.raises(ValueError, match="lag was 2, not 1"):
+    with pytest.raises(ValueError, match="max_async_level was 2, not 1"):
         lagged(tmp_path, 1).resume()
 
 
@@ -423,12 +432,17 @@ def test_a_lag_without_a_correction_brings_one_warning(
     lagged(tmp_path, team={"x": lexical(1), "y": lexical(2)}, algorithm="madpo", learner={})
     (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
     assert record.levelno == logging.WARNING
-    assert "with lag=2 updates learn from rollouts of earlier weights" in record.message
+    assert "with max_async_level=2 updates learn from rollouts of earlier weights" in record.message
 
 
 def test_stored_rollouts_do_not_lag(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="lag=1 means nothing with stored rollouts"):
-        build(tmp_path, [[rollout.start] for rollout in sampled()], lag=1, stored=[sampled()])
+    with pytest.raises(ValueError, match="max_async_level=1 means nothing with stored rollouts"):
+        build(
+            tmp_path,
+            [[rollout.start] for rollout in sampled()],
+            max_async_level=1,
+            stored=[sampled()],
+        )
 
 
 RENDEZVOUS = next(iter(PROBES))
@@ -448,13 +462,15 @@ def reached(
     settings = {"learning_rate": rate, "max_grad_norm": 1.0, **learner}
     starts: dict[str, Any] = {"env": env, "team": team, "eval_starts": []}
     batches = [every_start(env)] * updates
-    trainer = build(folder, batches, learner=settings, group_size=32, lag=lag, seed=seed, **starts)
+    trainer = build(
+        folder, batches, learner=settings, group_size=32, max_async_level=lag, seed=seed, **starts
+    )
     trainer.run_updates()
     return value(env, team) / probe.optimum, list(read_json_lines(trainer.folder.metrics))
 
 
 def test_a_team_learns_with_a_lag_of_one_about_as_fast_as_without(tmp_path: Path) -> None:
-    share, rows = reached(tmp_path / "1", updates=16, lag=1, correction="truncate")
+    share, rows = reached(tmp_path / "1", updates=16, lag=1, importance_sampling="truncate")
     without, _ = reached(tmp_path / "0", updates=16, lag=0)
     assert without > 0.9 and share > without - 0.1
     assert rows[0]["reward_mean"] < 0.5  # there was something to learn
@@ -473,5 +489,5 @@ def test_a_team_learns_with_a_lag_of_one_about_as_fast_as_without(tmp_path: Path
 def test_a_team_reaches_the_optimum_with_a_lag(
     tmp_path: Path, mode: str, lag: int, seed: int
 ) -> None:
-    share, _ = reached(tmp_path, updates=30, lag=lag, seed=seed, correction=mode)
+    share, _ = reached(tmp_path, updates=30, lag=lag, seed=seed, importance_sampling=mode)
     assert share > 0.95

@@ -14,9 +14,12 @@ from transformers import AutoModelForCausalLM
 from llm_decpomdp.agents.loading import load_team
 from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.agents.policy_spec import PolicySpec
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.checkpoint_manager import require_same_models
+from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.options import flatten
 from tests.algorithms.runs import Run, build
 
 
@@ -27,6 +30,15 @@ def save(folder: Path, update: int, keep: int = 2) -> Path:
 def test_counters_of_earlier_versions_get_their_present_names() -> None:
     counters = checkpoint.translate_counters({"starts_per_bundle": 2, "update": 3})
     assert counters == {"rollout_batch_size": 2, "update": 3}
+    earlier = {"plan": "tree", "critic": "own", "critic_lambda": 0.5, "reward_model": None}
+    assert checkpoint.translate_counters(earlier) == {
+        "mode": "tree",
+        "critic.scope": "own",
+        "critic.td_lambda": 0.5,
+        "reward_model.path": None,
+    }
+    known = {**flatten(TrainerOptions()), **flatten(LearnerOptions())}
+    assert {*checkpoint.RENAMED_KEYS.values()} <= known.keys()
 
 
 def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
@@ -217,9 +229,9 @@ def change_weights(base: Path) -> None:
 def test_another_model_below_an_adapter_or_as_reference_is_refused(
     tmp_path: Path, base: Path, lora: dict[str, Any] | None, kl: float
 ) -> None:
-    build_model_run(base, tmp_path / "run", 1, lora, kl_coefficient=kl).run_updates()
+    build_model_run(base, tmp_path / "run", 1, lora, kl={"coefficient": kl}).run_updates()
     change_weights(base)
-    again = build_model_run(base, tmp_path / "run", 2, lora, kl_coefficient=kl)
+    again = build_model_run(base, tmp_path / "run", 2, lora, kl={"coefficient": kl})
     with pytest.raises(
         ValueError, match=r"base' below the policy of x has other weights.*restore its"
     ):
@@ -271,7 +283,7 @@ def test_the_kl_reference_is_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.INFO, "llm_decpomdp"):
-        trainer = build_model_run(base, tmp_path / "run", 1, lora, kl_coefficient=0.1)
+        trainer = build_model_run(base, tmp_path / "run", 1, lora, kl={"coefficient": 0.1})
     assert trainer.learner.references == {"x": f"{base} {words}"}
     assert f"the KL reference of x is {base} {words}" in caplog.text
     caplog.clear()

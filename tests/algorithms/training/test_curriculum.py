@@ -132,7 +132,7 @@ def test_a_run_leaves_out_what_it_never_or_always_solves(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("refill", [0, 1])
 def test_a_run_resumes_exactly_also_if_it_is_to_be_longer(tmp_path: Path, refill: int) -> None:
-    options: Any = {"env": SolvedEnv(2), "curriculum": "pass_rate", "refill": refill}
+    options: Any = {"env": SolvedEnv(2), "curriculum": "pass_rate", "max_resample_rounds": refill}
     options |= {"problems": PROBLEMS, "eval_starts": []}
     require_exact_resume(tmp_path, BATCHES, **options)
     other = build(tmp_path / "parts", BATCHES, **{**options, "curriculum": None})
@@ -164,7 +164,7 @@ def test_what_is_measured_in_an_update_that_fails_is_not_saved(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lag": 1}, r"curriculum=pass_rate .* lag=1"),
+        ({"max_async_level": 1}, r"curriculum=pass_rate .* max_async_level=1"),
         ({"problems": BATCHES[0]}, r"an update has all 3 of the run"),
     ],
 )
@@ -213,7 +213,7 @@ def test_a_pass_rate_is_that_of_episodes_under_any_plan() -> None:
             EchoEnv(2),
             dict.fromkeys("xy", Halting()),
             [Start(seed=0)] * 40,
-            RolloutOptions(plan=plan),
+            RolloutOptions(mode=plan),
             group_size=6,
             rng=np.random.default_rng(1),
         )

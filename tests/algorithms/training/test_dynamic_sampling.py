@@ -124,7 +124,7 @@ def test_rollout_batches_draw_different_problems_that_the_batch_lacks() -> None:
 
 def test_a_run_replaces_silent_starts_and_tells_the_cost(tmp_path: Path) -> None:
     env: Any = SilentEnv(1)
-    trainer = build(tmp_path, BATCHES, env=env, refill=4, eval_starts=[], group_size=6)
+    trainer = build(tmp_path, BATCHES, env=env, max_resample_rounds=4, eval_starts=[], group_size=6)
     trainer.run_updates()
     rows = list(read_json_lines(trainer.folder.metrics))
     episodes = list(read_json_lines(trainer.folder.episodes))
@@ -142,17 +142,19 @@ def test_a_run_replaces_silent_starts_and_tells_the_cost(tmp_path: Path) -> None
 
 
 def test_the_cost_is_announced_with_all_rounds(tmp_path: Path) -> None:
-    plain, more = (build(tmp_path / str(n), BATCHES, refill=n).source.cost for n in (0, 2))
+    plain, more = (
+        build(tmp_path / str(n), BATCHES, max_resample_rounds=n).source.cost for n in (0, 2)
+    )
     assert plain is not None and more is not None
     assert more.update == plain.update.times(3) and more.training == plain.training.times(3)
     assert more.start == plain.start
 
 
 def test_a_refilled_run_resumes_exactly_also_if_it_is_to_be_longer(tmp_path: Path) -> None:
-    options: Any = {"env": SilentEnv(2), "refill": 2, "problems": PROBLEMS}
+    options: Any = {"env": SilentEnv(2), "max_resample_rounds": 2, "problems": PROBLEMS}
     require_exact_resume(tmp_path, BATCHES, **options)
 
 
 def test_a_refill_without_further_problems_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"every update has all 3 of the run: take fewer problems"):
-        build(tmp_path, [PROBLEMS[:3]] * 2, refill=1)
+        build(tmp_path, [PROBLEMS[:3]] * 2, max_resample_rounds=1)

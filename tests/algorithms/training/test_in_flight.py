@@ -27,11 +27,11 @@ from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import Run, build, on_call, recording_team, sampled
 
-LEARNER = {"correction": "truncate"}
+LEARNER = {"importance_sampling": "truncate"}
 OPTIONS: dict[str, Any] = {
     "rollout_batch_size": 2,
     "eval_starts": worker_states.EVAL_STARTS,
-    "lag": 2,
+    "max_async_level": 2,
     "in_flight": True,
     "learner": LEARNER,
 }

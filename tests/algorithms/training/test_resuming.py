@@ -69,9 +69,9 @@ def test_a_killed_run_goes_on_exactly(killed: Path, straight: Run, moment: str) 
 @pytest.mark.parametrize(
     "options",
     [
-        {"plan": "tree", "joint_mode": "cross", "group_size": 2},
+        {"mode": "tree", "joint_mode": "cross", "group_size": 2},
         {"joint_mode": "common", "num_partners": 2, "eval_every": 1},
-        pytest.param({"plan": "episodes"}, marks=pytest.mark.slow),
+        pytest.param({"mode": "episodes"}, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_of_any_plan_resumes_exactly(tmp_path: Path, options: Any) -> None:
@@ -136,7 +136,7 @@ def test_a_signal_while_sampling_saves_the_last_update(
 @pytest.mark.parametrize(
     "learner",
     [
-        {"updates_per_batch": 3, "normalize_advantages": "role"},
+        {"num_iterations": 3, "normalize_advantages": "role"},
         pytest.param({}, marks=pytest.mark.slow),
     ],
 )
@@ -169,7 +169,7 @@ def test_a_failure_saves_the_complete_updates_and_is_told(
         require_resumed(evaluated, build(tmp_path / "failing", eval_every=2), failing.saved)
 
 
-@pytest.mark.parametrize("learner", [{}, {"updates_per_batch": 2}])
+@pytest.mark.parametrize("learner", [{}, {"num_iterations": 2}])
 def test_weights_of_half_an_update_are_never_saved(
     tmp_path: Path, learner: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,7 +178,7 @@ def test_weights_of_half_an_update_are_never_saved(
 
     failing = build(tmp_path, learner=learner, checkpoint_every=1)
     optimizer: Any = failing.learner._optimizers["y"]
-    optimizer.step = on_call(2 * learner.get("updates_per_batch", 1), optimizer.step, fail)
+    optimizer.step = on_call(2 * learner.get("num_iterations", 1), optimizer.step, fail)
     with pytest.raises(RuntimeError, match="between two policies"):
         failing.run_updates()
     assert failing.saved == 2 and "failed half way" in caplog.text
@@ -270,7 +270,7 @@ def test_resuming_needs_a_checkpoint_of_this_run(tmp_path: Path) -> None:
     build(tmp_path, checkpoint_every=4).run_updates()
     others: dict[str, dict[str, Any]] = {
         r"is of another run: seed was 0, not 1$": {"seed": 1},
-        "plan was chain, not tree": {"plan": "tree"},
+        "mode was chain, not tree": {"mode": "tree"},
         "group_size was 3, not 4": {"group_size": 4},
         r"learning_rate was 0\.05, not 0\.1": {"learner": {"learning_rate": 0.1}},
     }

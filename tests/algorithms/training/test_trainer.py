@@ -138,7 +138,7 @@ def test_the_run_folder_tells_what_happened(tmp_path: Path) -> None:
 
 
 def test_a_tree_is_grown_where_the_plan_says_so(tmp_path: Path) -> None:
-    trainer = build(tmp_path, plan="tree", joint_mode="cross", group_size=2)
+    trainer = build(tmp_path, mode="tree", joint_mode="cross", group_size=2)
     trainer.run_updates()
     trained = [e for e in read_json_lines(tmp_path / "episodes.jsonl") if e["phase"] == "train"]
     assert {len(group["joint"]) for episode in trained for group in episode["groups"]} == {4}
@@ -147,7 +147,7 @@ def test_a_tree_is_grown_where_the_plan_says_so(tmp_path: Path) -> None:
 
 
 def test_the_cost_is_told_before_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    trainer = build(tmp_path, plan="tree", eval_every=2)
+    trainer = build(tmp_path, mode="tree", eval_every=2)
     cost, evaluations = trainer.source.cost, trainer.evaluation.cost
     assert cost is not None and evaluations is not None
     assert (cost.start.completions, cost.start.joint_samples) == (3 + 9, 3 + 9)
@@ -164,7 +164,7 @@ def test_an_absurd_cost_is_refused_before_anything_is_sampled(
 ) -> None:
     team = make_team()
     with pytest.raises(ValueError, match="more than 100,000 is refused"):
-        build(tmp_path, env=make_env(12), team=team, plan="tree", group_size=4)
+        build(tmp_path, env=make_env(12), team=team, mode="tree", group_size=4)
     assert team["x"].batches == []
 
 
@@ -191,16 +191,16 @@ def test_a_policy_without_a_seed_may_be_a_partner(tmp_path: Path) -> None:
     ("options", "match"),
     [
         ({"group_size": 0}, "group_size must be at least 1"),
-        ({"handoff": "bst"}, "did you mean 'best'"),
-        ({"plan": "trees"}, "did you mean 'tree'"),
+        ({"branch_selection": "bst"}, "did you mean 'best'"),
+        ({"mode": "trees"}, "did you mean 'tree'"),
         ({"joint_mode": "crossed"}, "did you mean 'cross'"),
         (
             {"num_partners": 2},
             "num_partners=2 means nothing with joint_mode=aligned: set joint_mode to common",
         ),
         (
-            {"handoff": "best", "plan": "tree"},
-            "handoff=best means nothing with plan=tree: set plan to chain",
+            {"branch_selection": "best", "mode": "tree"},
+            "branch_selection=best means nothing with mode=tree: set mode to chain",
         ),
     ],
 )

@@ -18,7 +18,7 @@ from tests.algorithms.rollout_workers.worker_states import TURN_GAMES, take_turn
 from tests.algorithms.runs import BATCHES, EVAL_STARTS, Run, build, require_resumed
 
 GAMES = [*TURN_GAMES]
-OPTIONS: dict[str, Any] = {"plan": "episodes", "eval_starts": EVAL_STARTS[:4], "eval_every": 2}
+OPTIONS: dict[str, Any] = {"mode": "episodes", "eval_starts": EVAL_STARTS[:4], "eval_every": 2}
 ROLLOUT_BATCHES = {"rollout_batch_size": 1, "record_tokens": True}
 
 
@@ -33,9 +33,9 @@ def weights(trainer: Run) -> list[torch.Tensor]:
 
 MORE: tuple[dict[str, Any], ...] = (
     {},
-    {"plan": "tree"},
-    {"plan": "chain", "algorithm": "maac"},
-    {"plan": "tree", "algorithm": "madpo"},
+    {"mode": "tree"},
+    {"mode": "chain", "algorithm": "maac"},
+    {"mode": "tree", "algorithm": "madpo"},
 )
 
 

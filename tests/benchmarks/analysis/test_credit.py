@@ -57,7 +57,7 @@ def row_of(
     team = {agent: Replay(said) for agent, said in zip(env.possible_agents, texts, strict=True)}
     starts = [Start(task_id=env.tasks.tasks[0].task_id)]
     size = len(texts[0]) // (env.num_turns if plan == "chain" else 1)
-    options, rng = RolloutOptions(plan=plan, joint_mode=joint_mode), stream(0, "handoff")
+    options, rng = RolloutOptions(mode=plan, joint_mode=joint_mode), stream(0, "handoff")
     (found,) = collect_rollouts(env, team, starts, options, group_size=size, rng=rng)
     return episode_row(found, 1, "train")
 

@@ -102,7 +102,11 @@ def test_a_flag_wins_over_an_override() -> None:
 def test_several_override_flags_add_up() -> None:
     command = "train_magrpo.py --override magrpo.num_turns=2 --override magrpo.handoff=best seed=3"
     config = effective(command)
-    assert (config.env.num_turns, config.algorithm.rollout.handoff, config.seed) == (2, "best", 3)
+    assert (config.env.num_turns, config.algorithm.rollout.branch_selection, config.seed) == (
+        2,
+        "best",
+        3,
+    )
 
 
 def test_the_splits_of_a_writing_configuration_can_be_overridden() -> None:

@@ -19,8 +19,7 @@ from llm_decpomdp.benchmarks.audit.run import audit
 from llm_decpomdp.benchmarks.cli import check, publish, results
 from llm_decpomdp.benchmarks.cli.evaluate import eval_
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.inputs import find_config, shipped
-from llm_decpomdp.benchmarks.config.load import ARGUMENTS
+from llm_decpomdp.benchmarks.config.load import ARGUMENTS, find_config, shipped
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import team_spec
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest
@@ -36,7 +35,7 @@ from llm_decpomdp.benchmarks.runs.setup import (
 from llm_decpomdp.branching import is_turn_based
 from llm_decpomdp.registry import accepts_argument, defaults, registered_ids
 
-LARGE_TREE = "algorithm.plan=tree & algorithm.joint_mode=cross & env.num_turns=3"
+LARGE_TREE = "algorithm.rollout.mode=tree & algorithm.joint_mode=cross & env.num_turns=3"
 
 
 @pytest.fixture
@@ -147,23 +146,23 @@ def test_null_turns_a_section_off(write: Callable[[str], Path]) -> None:
             "magrpo compares completions .* must be at least 2, got 1: raise it, or use iac"
         ),
         "algorithm.learning_rate=nan": "algorithm.learning_rate must be a finite number, got 'nan'",
-        "algorithm.handoff=worst": "unknown algorithm.rollout.branch_selection 'worst'",
-        "algorithm.plan=trees": "unknown algorithm.rollout.mode 'trees'; did you mean 'tree'",
+        "algorithm.rollout.branch_selection=worst": "unknown algorithm.rollout.branch_selection 'worst'",
+        "algorithm.rollout.mode=trees": "unknown algorithm.rollout.mode 'trees'; did you mean 'tree'",
         "algorithm.joint_mode=cros": "joint_mode 'cros'; did you mean 'cross'",
         "algorithm.num_partners=2": (
             "num_partners=2 means nothing with joint_mode=aligned: set joint_mode to common"
         ),
         "algorithm.loss=mean": "unknown algorithm.loss 'mean'",
         "algorithm.lr_schedule=cosin": "did you mean 'cosine'",
-        "algorithm.truncated=drop": "unknown algorithm.truncation.mode 'drop'",
-        "algorithm.truncation_penalty=1": "truncation: overlong_penalty=1 means nothing with mode=train",
-        "algorithm.truncated=penalise": "algorithm.truncation: truncated='penalise' and",
-        "algorithm.updates_per_batch=0": "algorithm.num_iterations must be at least 1",
+        "algorithm.truncation.mode=drop": "unknown algorithm.truncation.mode 'drop'",
+        "algorithm.truncation.overlong_penalty=1": "truncation: overlong_penalty=1 means nothing with mode=train",
+        "algorithm.truncation.mode=penalise": "algorithm.truncation: mode=penalise and",
+        "algorithm.num_iterations=0": "algorithm.num_iterations must be at least 1",
         "algorithm.clip_range=0": "algorithm.objective.clip_range must be above 0",
         "algorithm.clip_range=1": "algorithm.objective.clip_range must be below 1, got 1",
-        "algorithm.kl_coefficient=-1": "algorithm.kl.coefficient must be at least 0",
+        "algorithm.kl.coefficient=-1": "algorithm.kl.coefficient must be at least 0",
         "algorithm.kl=k3": "algorithm.kl.placement=k3 is refused: as a reward k3 has the gradient of another",
-        "algorithm.objective=gspo": "objective=gspo means nothing with updates_per_batch=1",
+        "algorithm.objective=gspo": "objective.name=gspo means nothing with num_iterations=1",
         "algorithm.warmup_updates=-1": "algorithm.warmup_updates must be at least 0",
         "algorithm.weight_decay=-1": "algorithm.weight_decay must be at least 0",
         "algorithm.max_grad_norm=0": "algorithm.max_grad_norm must be above 0",
@@ -183,20 +182,20 @@ def test_null_turns_a_section_off(write: Callable[[str], Path]) -> None:
             "section algorithm: mareinforce .* set max_grad_norm"
         ),
         "env.num_turns=3 & algorithm.turn_gradient_weights=[1.2,0.8]": "one weight for each of num_turns=3",
-        "algorithm.plan=tree & algorithm.handoff=best": (
+        "algorithm.rollout.mode=tree & algorithm.rollout.branch_selection=best": (
             "branch_selection=best means nothing with mode=tree: set mode to chain"
         ),
         f"{LARGE_TREE} & algorithm.num_generations=16": "16,843,008 steps",
         "output.keep_best=true & evaluation.num_tasks=0": "keep_best needs evaluations",
         "algorithm.name=iac & algorithm.critic=joint": (
-            "iac has critic=own, and critic=joint is set: drop it, .* maac"
+            r"iac has critic.scope=own, and critic.scope=joint is set: drop it, .* maac"
         ),
-        "algorithm.name=iac & algorithm.plan=tree": "critic=own means nothing with plan=tree",
+        "algorithm.name=iac & algorithm.rollout.mode=tree": "scope=own means nothing with rollout.mode=tree",
         "algorithm.name=iac & algorithm.normalize_advantages=true": (
             "iac does not center the returns .* set max_grad_norm"
         ),
-        "algorithm.critic_lambda=0.5": (
-            r"critic_lambda=0\.5 means nothing with critic=none: set critic to joint or own"
+        "algorithm.critic.td_lambda=0.5": (
+            r"critic: td_lambda=0\.5 means nothing with scope=none: set scope to joint or own"
         ),
         "algorithm.name=rae & algorithm.options.decay=2": (
             r"algorithm\.options: decay must be below 1, got 2"
@@ -232,9 +231,9 @@ def test_refused_values_are_taken_where_they_make_sense() -> None:
     # A single turn ignores the weights of several.
     weights = "algorithm.turn_gradient_weights=[1.2,0.8]"
     assert load_config(None, ["env.num_turns=1", weights]).env.num_turns == 1
-    single = ["algorithm.critic_lambda=0.5", "algorithm.num_generations=1"]
+    single = ["algorithm.critic.td_lambda=0.5", "algorithm.num_generations=1"]
     critic = load_config(None, ["algorithm.name=maac", *single]).algorithm.critic
-    assert critic == CriticOptions(critic_lambda=0.5)
+    assert critic == CriticOptions(td_lambda=0.5)
     decay = load_config(None, ["algorithm.name=rae", "algorithm.options={decay: 0.9}"])
     assert decay.algorithm.options == {"decay": 0.9}
 

@@ -13,7 +13,14 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.critics.options import CriticOptions
+from llm_decpomdp.algorithms.learning.learner_options import (
+    ImportanceSamplingOptions,
+    KLOptions,
+    LearnerOptions,
+    ObjectiveOptions,
+    TruncationOptions,
+)
 from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.benchmarks.config import teams
@@ -72,18 +79,18 @@ RUN: dict[str, Any] = {
     "algorithm.max_grad_norm": 2.0,
     "algorithm.loss": "fixed_length",
     "algorithm.normalize_advantages": True,
-    "algorithm.updates_per_batch": 2,
-    "algorithm.objective": "dapo",
-    "algorithm.clip_range": 0.1,
-    "algorithm.clip_range_high": 0.5,
-    "algorithm.kl_coefficient": 0.05,
-    "algorithm.kl": "reward",
-    "algorithm.truncated": "penalise",
-    "algorithm.truncation_penalty": 0.5,
-    "algorithm.overlong_tokens": 2,
-    "algorithm.correction": "truncate",
-    "algorithm.correction_cap": 3.0,
-    "algorithm.refill": 1,
+    "algorithm.num_iterations": 2,
+    "algorithm.objective.name": "dapo",
+    "algorithm.objective.clip_range": 0.1,
+    "algorithm.objective.clip_range_high": 0.5,
+    "algorithm.kl.coefficient": 0.05,
+    "algorithm.kl.placement": "reward",
+    "algorithm.truncation.mode": "penalise",
+    "algorithm.truncation.overlong_penalty": 0.5,
+    "algorithm.truncation.overlong_buffer_len": 2,
+    "algorithm.importance_sampling.mode": "truncate",
+    "algorithm.importance_sampling.cap": 3.0,
+    "algorithm.rollout.max_resample_rounds": 1,
     "algorithm.curriculum": "pass_rate",
     "algorithm.turn_gradient_weights": [1.5, 0.5, 2.0],
     "algorithm.early_termination_threshold": 0,
@@ -94,13 +101,13 @@ RUN: dict[str, Any] = {
 }
 
 CRITIC: dict[str, Any] = {
-    "algorithm.critic": "joint",
-    "algorithm.critic_input": "history",
-    "algorithm.critic_part_length": 100,
-    "algorithm.critic_lambda": 0.5,
-    "algorithm.critic_learning_rate": 0.01,
-    "algorithm.critic_epochs": 1,
-    "algorithm.critic_gate": False,
+    "algorithm.critic.scope": "joint",
+    "algorithm.critic.input": "history",
+    "algorithm.critic.part_length": 100,
+    "algorithm.critic.td_lambda": 0.5,
+    "algorithm.critic.learning_rate": 0.01,
+    "algorithm.critic.epochs": 1,
+    "algorithm.critic.gate": False,
     "env.num_turns": 2,
     "env.stop_when_solved": False,
 }
@@ -119,8 +126,14 @@ PAIRS: dict[str, Any] = {
 
 COMPARED: dict[str, Any] = {
     "algorithm.name": "madpo",
-    "algorithm.comparator": "history",
-    "algorithm.comparator_age": 2,
+    "algorithm.preferences.opponent": "history",
+    "algorithm.preferences.opponent_lag": 2,
+}
+
+EPISODES: dict[str, Any] = {
+    "algorithm.rollout.mode": "episodes",
+    "algorithm.step_advantage_weight": 0.5,
+    "env.num_turns": 2,
 }
 
 PASSES: dict[str, Any] = {
@@ -253,7 +266,15 @@ def test_a_run_leaves_the_files_behind_that_are_asked_for(quick: list[str], tmp_
     assert not {path.name for path in (tmp_path / "little").iterdir()} & extra
 
 
-CHECKS = {"__post_init__", "check_options", "__eq__", "__hash__", "__repr__"}
+SECTIONS = (
+    CriticOptions,
+    ImportanceSamplingOptions,
+    KLOptions,
+    ObjectiveOptions,
+    TruncationOptions,
+)
+
+CHECKS = {"__post_init__", "_is_changed", "flatten", "__eq__", "__hash__", "__repr__"}
 """Functions that read every field, with or without a use for it."""
 
 
@@ -281,15 +302,16 @@ def test_a_run_reads_every_option(
 ) -> None:
     reads = {
         kind: spy(kind, monkeypatch)
-        for kind in (LearnerOptions, PreferenceOptions, TrainerOptions, Sampling)
+        for kind in (*SECTIONS, LearnerOptions, PreferenceOptions, TrainerOptions, Sampling)
     }
     short = [*quick, "algorithm.max_updates=1", "evaluation.num_tasks=1", "output.report=false"]
     train(load_config(None, [*short, *items(RUN), "output.name=chain"]), "chain")
-    tree = ["algorithm.plan=tree", "algorithm.joint_mode=cross", "algorithm.max_updates=2"]
+    tree = ["algorithm.rollout.mode=tree", "algorithm.joint_mode=cross", "algorithm.max_updates=2"]
     train(load_config(None, [*short, *tree, "output.name=tree"]), "tree")
+    train(load_config(None, [*short, *items(EPISODES), "output.name=episodes"]), "episodes")
     train(load_config(None, [*short, *items(CRITIC), "output.name=critic"]), "critic")
     train(load_config(None, [*short, *items(PAIRS), "output.name=pairs"]), "pairs")
-    trunk = ["algorithm.critic_trunk=lora", "model.lora={r: 2}", "output.name=trunk"]
+    trunk = ["algorithm.critic.trunk=lora", "model.lora={r: 2}", "output.name=trunk"]
     train(load_config(None, [*short, *items(CRITIC), *trunk]), "trunk")
     train(load_config(None, [*short, *items(COMPARED), "output.name=compared"]), "compared")
     for kind, read in reads.items():

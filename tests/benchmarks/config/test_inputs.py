@@ -10,24 +10,23 @@ import yaml
 
 from llm_decpomdp.algorithms.learning.learner_options import KLOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.inputs import (
+from llm_decpomdp.benchmarks.config.inputs import Whole, parse_overrides
+from llm_decpomdp.benchmarks.config.load import (
     DATA,
     FOLDER,
     OTHER_NAMES,
-    Whole,
     description,
     find_config,
-    parse_overrides,
+    read_config,
     shipped,
 )
-from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.benchmarks.promises import require
 from tests.support.commands import call
 
-TREE = "env.num_turns=2 env.discount=0.9 algorithm.plan=tree algorithm.joint_mode=aligned"
-CHAIN = "env.num_turns=1 env.discount=1.0 algorithm.plan=chain algorithm.joint_mode=aligned"
+TREE = "env.num_turns=2 env.discount=0.9 algorithm.rollout.mode=tree algorithm.joint_mode=aligned"
+CHAIN = "env.num_turns=1 env.discount=1.0 algorithm.rollout.mode=chain algorithm.joint_mode=aligned"
 HE = "env.id=humaneval-v0 dataset.train_split=test[33:163] dataset.eval_split=test[:32]"
 CHE = "env.id=coophumaneval-v0 dataset.train_split=test[16:] dataset.eval_split=test[:16]"
 EPOCHS = "algorithm.num_train_epochs"
@@ -79,7 +78,7 @@ FAMILIES = [
     (
         SEEDS,
         f"{PACE} model.compute_dtype",
-        "algorithm.num_generations=4 algorithm.prompts_per_update=1 algorithm.handoff=random "
+        "algorithm.num_generations=4 algorithm.prompts_per_update=1 algorithm.rollout.branch_selection=random "
         "algorithm.early_termination_weight=2.0 model.name=Qwen/Qwen2.5-Coder-3B model.max_new_tokens=256 "
         "external.mode=level_feedback external.sandbox_slice=1 external.original_prompt=true "
         "external.previous_response=true",
@@ -129,7 +128,9 @@ def promised(name: str) -> str:
         more.append("env.id=coophumaneval-v0" if "_che_" in name else "env.id=humaneval-v0")
     if name in AUGUST and name.startswith("mt_"):
         more.append("external.mode=expert_edits external.expert_model=claude-3-5-sonnet-20241022")
-        more.append("algorithm.handoff=best algorithm.turn_gradient_weights=[1.2,0.8]")
+        more.append(
+            "algorithm.rollout.branch_selection=best algorithm.turn_gradient_weights=[1.2,0.8]"
+        )
         more.append("algorithm.early_termination_weight=2.0 algorithm.weight_decay=0.01")
     return " ".join([common, *own, *more])
 
@@ -177,7 +178,7 @@ def test_a_configuration_is_found_by_name_and_by_path(spelled: str) -> None:
 @pytest.mark.parametrize("name", [n for n in shipped() if ".2025-08" not in n])
 def test_trees_give_groups_that_stop_early_no_other_weight(name: str) -> None:
     algorithm = load_config(find_config(name)).algorithm
-    assert algorithm.rollout.plan == "chain" or algorithm.early_termination_weight == 1.0
+    assert algorithm.rollout.mode == "chain" or algorithm.early_termination_weight == 1.0
 
 
 FLAT = yaml.safe_load((Path(__file__).parent / "flat_configurations.yaml").read_text())
@@ -435,7 +436,7 @@ dataset: {train_split: "test[1:30]"}
             "test[1:30]",
         )
         assert config.algorithm.learning_rate == 1e-5
-        assert config.algorithm.kl == KLOptions(kl_coefficient=0.5)
+        assert config.algorithm.kl == KLOptions(coefficient=0.5)
 
 
 @pytest.mark.parametrize(

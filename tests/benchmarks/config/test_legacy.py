@@ -7,12 +7,14 @@ import pytest
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.legacy import (
     ALGORITHM_SECTIONS,
+    FORMER,
     GONE,
     ROOT_KEYS,
     SECTION_KEYS,
     canonical,
+    flat,
 )
-from llm_decpomdp.benchmarks.config.schema import FORMER, KEYS, Config
+from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.runs.setup import load_config
 
 NAMED = ("group_size", "train_batch_size", "rollout.rollout_batch_size")
@@ -32,11 +34,11 @@ def test_every_key_that_the_tables_lead_to_exists_and_none_that_is_gone() -> Non
 
 def test_suites_and_older_folders_call_options_as_before() -> None:
     """Else a suite that goes on with a new version would refuse the folders of its jobs."""
-    flat = Config().flat()
-    assert not FORMER.keys() & flat["algorithm"].keys()
+    stored = flat(Config())
+    assert not FORMER.keys() & stored["algorithm"].keys()
     values = canonical({"algorithm": dict.fromkeys(FORMER.values(), 3)})
     assert [values[f"algorithm.{key}"] for key in NAMED] == [3, 3, 3]
-    assert load_config(flags=canonical(flat)) == load_config()
+    assert load_config(flags=canonical(stored)) == load_config()
 
 
 @pytest.mark.parametrize("section", ALGORITHM_SECTIONS)

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, Qwen2Conf
 
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.inputs import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.doctor.device_plan import (
     estimate_devices,
@@ -70,8 +70,11 @@ def build(shape: Shape = SHAPE, qwen: bool = False, **further: Any) -> Any:
     ("overrides", "completions"),
     [
         (["env.num_turns=1"], 2 * 2 * 2),
-        (["env.num_turns=2", "algorithm.plan=tree"], 2 * 2 * (2 + 4)),
-        (["env.num_turns=2", "algorithm.plan=episodes", "model.shared=true"], 2 * 2 * (2 + 2)),
+        (["env.num_turns=2", "algorithm.rollout.mode=tree"], 2 * 2 * (2 + 4)),
+        (
+            ["env.num_turns=2", "algorithm.rollout.mode=episodes", "model.shared=true"],
+            2 * 2 * (2 + 2),
+        ),
     ],
 )
 def test_a_run_counts_what_its_plan_said(
@@ -196,7 +199,7 @@ def test_quantized_weights_are_those_of_the_layers_alone() -> None:
 
 
 def test_shards_need_a_device_each_and_are_offered_where_they_fit() -> None:
-    sharded = ["learner.shards=4", "output.checkpoint_every=1"]
+    sharded = ["learner.fsdp_size=4", "output.checkpoint_every=1"]
     assert "4 shards" in lines("4xh100", *sharded)
     with pytest.raises(ConfigError, match=r"has 4 processes with a GPU each: give --gpus 4xh100"):
         lines("2xh100", *sharded)
@@ -243,10 +246,10 @@ def test_the_command_prints_the_plan_with_all_that_it_assumes(
 def test_what_a_plan_leaves_out_is_told() -> None:
     assert "left out" not in lines("8xh100", LORA)
     bundled = ["algorithm.rollout.rollout_batch_size=1", "cluster.rollout_workers=2"]
-    critic = ["algorithm.name=maac", "algorithm.critic_trunk=lora"]
+    critic = ["algorithm.name=maac", "algorithm.critic.trunk=lora"]
     text = lines("1xh100", LORA, *bundled, *critic)
     assert "2 copies of the team" in text and "the critic's adapter" in text
-    assert "comparator" not in text
+    assert "opponent" not in text
 
 
 @pytest.mark.parametrize(

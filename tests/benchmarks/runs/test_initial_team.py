@@ -22,8 +22,8 @@ SHORT = [
     "evaluation.num_tasks=0",
     "algorithm.max_updates=1",
 ]
-LOUD = ["algorithm.name=mareinforce", "algorithm.truncated=penalise"]
-LOUD += ["algorithm.truncation_penalty=1", "algorithm.normalize_advantages=false"]
+LOUD = ["algorithm.name=mareinforce", "algorithm.truncation.mode=penalise"]
+LOUD += ["algorithm.truncation.overlong_penalty=1", "algorithm.normalize_advantages=false"]
 STILL = "algorithm.learning_rate=0"
 
 

@@ -12,8 +12,7 @@ from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.cli.run_text import describe_cost
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.inputs import find_config
-from llm_decpomdp.benchmarks.config.load import read_config
+from llm_decpomdp.benchmarks.config.load import find_config, read_config
 from llm_decpomdp.benchmarks.runs.setup import load_config, resolve
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.env import DecPOMDPEnv
@@ -77,9 +76,9 @@ WRONG = {
     "dataset.train_split=train[": "split must look like",
     "dataset.eval_split=tset": "tset",
     "team={nobody: a}": "nobody",
-    "algorithm.handoff=best algorithm.plan=tree": "means nothing with mode=tree",
+    "algorithm.rollout.branch_selection=best algorithm.rollout.mode=tree": "means nothing with mode=tree",
     "output.trackers={nothing: true}": "unknown tracker",
-    "algorithm.truncated=penalise": "truncation_penalty",
+    "algorithm.truncation.mode=penalise": "overlong_penalty",
 }
 
 
@@ -87,8 +86,8 @@ WRONG = {
 def test_a_run_refuses_what_its_configuration_is_refused_for(
     quick: list[str], tmp_path: Path, overrides: str, words: str
 ) -> None:
-    more = [*quick, *overrides.split(" algorithm.plan")[:1]]
-    more += ["algorithm.plan=tree"] * overrides.endswith("plan=tree")
+    more = [*quick, *overrides.split(" algorithm.rollout.mode")[:1]]
+    more += ["algorithm.rollout.mode=tree"] * overrides.endswith("mode=tree")
     demo = find_config("demo")
     with pytest.raises(ConfigError, match=words) as refusal:
         load_config(demo, more)

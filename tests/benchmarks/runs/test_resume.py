@@ -18,7 +18,7 @@ from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
 from llm_decpomdp.benchmarks.analysis.replay import open_episodes, regrade
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.inputs import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_team
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
@@ -33,8 +33,8 @@ from tests.benchmarks.runs.conftest import Runs
 from tests.support.commands import call
 from tests.support.locks import holder
 
-LOUD = ["algorithm.name=mareinforce", "algorithm.truncated=penalise"]
-LOUD += ["algorithm.truncation_penalty=1", "algorithm.normalize_advantages=false"]
+LOUD = ["algorithm.name=mareinforce", "algorithm.truncation.mode=penalise"]
+LOUD += ["algorithm.truncation.overlong_penalty=1", "algorithm.normalize_advantages=false"]
 KEPT = ["output.checkpoint_every=1", "output.report=false", "evaluation.num_tasks=1"]
 
 
@@ -67,7 +67,12 @@ def test_a_finished_run_goes_on_for_longer_as_if_it_had_been_meant_to(
 def test_a_run_with_a_lag_warns_where_it_is_to_last_longer_than_it_sampled_for(
     runs: Runs, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begin(runs, "algorithm.lag=1", "algorithm.correction=mask", "algorithm.max_updates=2")
+    begin(
+        runs,
+        "algorithm.rollout.max_async_level=1",
+        "algorithm.importance_sampling.mode=mask",
+        "algorithm.max_updates=2",
+    )
     with caplog.at_level(logging.WARNING):
         resume(tmp_path / "run", ["algorithm.max_updates=4"])
     (message,) = [
@@ -261,7 +266,7 @@ def test_the_models_below_are_in_the_manifest_and_may_move_but_not_change(
 ) -> None:
     base, other = (shutil.copytree(tiny_model(), tmp_path / name) for name in ("base", "elsewhere"))
     lora = "model.lora={r: 2, target_modules: [q_proj]}"
-    overrides = [f"model.name={base}", lora, "algorithm.kl_coefficient=0.1"]
+    overrides = [f"model.name={base}", lora, "algorithm.kl.coefficient=0.1"]
     runs.train(*KEPT, *overrides, config="demo")
     manifest = runs.manifest()
     reference = f"{base} without adapters"

@@ -65,7 +65,7 @@ def test_a_configuration_with_workers_is_the_same_run_and_may_change_their_numbe
 def test_workers_that_have_nothing_to_do_are_told(
     runs: Runs, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = runs.config(*ROLLOUT_BATCHES, "cluster.rollout_workers=3", "cluster.max_redo=0")
+    config = runs.config(*ROLLOUT_BATCHES, "cluster.rollout_workers=3", "cluster.max_retries=0")
     with caplog.at_level(logging.WARNING):
         rollout_worker = make_rollout_worker(resolve(config), {})
     assert "3 rollout workers share updates of 2 rollout batches" in caplog.text

@@ -17,7 +17,7 @@ import torch
 from llm_decpomdp.agents import Gold, load_saved_team
 from llm_decpomdp.benchmarks.cli.scripts import main as script
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.inputs import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.runs import SETTINGS
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.resume import resume
@@ -186,8 +186,8 @@ def test_a_declared_team_learns_in_trees_and_is_saved_by_its_names(
         "team={aux_0: helper, main_0: partner}",
         "policies={helper: {lora: {r: 2}}, partner: {kind: gold}}",
         *("env.num_turns=2", "env.discount=0.5", "env.stop_when_solved=false"),
-        *("algorithm.name=marloo", "algorithm.plan=tree", "algorithm.joint_mode=cross"),
-        *("algorithm.updates_per_batch=2", "algorithm.kl_coefficient=0.1"),
+        *("algorithm.name=marloo", "algorithm.rollout.mode=tree", "algorithm.joint_mode=cross"),
+        *("algorithm.num_iterations=2", "algorithm.kl.coefficient=0.1"),
         *("algorithm.lr_schedule=cosine", "algorithm.max_updates=1"),
         *("output.save_final_model=true", "output.keep_best=true", "output.report=false"),
     ]
@@ -285,7 +285,7 @@ def test_the_process_starts_anew_once_and_keeps_what_the_user_has_set(tmp_path: 
 def test_what_makes_other_passes_is_refused(runs: Runs, override: str, what: str) -> None:
     runs.config(override)
     with pytest.raises(ConfigError, match=f"{what} does not work with learner.fsdp_size"):
-        runs.config(override, "learner.shards=2")
+        runs.config(override, "learner.fsdp_size=2")
 
 
 @pytest.mark.parametrize(
@@ -302,13 +302,13 @@ def test_what_makes_other_passes_is_refused(runs: Runs, override: str, what: str
 def test_what_several_processes_cannot_do_is_refused(
     runs: Runs, overrides: list[str], message: str
 ) -> None:
-    shards = ["learner.shards=2", "output.checkpoint_every=1"]
+    shards = ["learner.fsdp_size=2", "output.checkpoint_every=1"]
     runs.config(*shards)
     with pytest.raises(ConfigError, match=message):
         runs.config(*shards, *overrides)
 
 
 def test_a_run_has_as_many_processes_as_shards(runs: Runs, quick: list[str]) -> None:
-    config = runs.config("learner.shards=2", "output.checkpoint_every=1")
+    config = runs.config("learner.fsdp_size=2", "output.checkpoint_every=1")
     with pytest.raises(RunError, match=r"needs 2 processes, and the run has 1: .*torchrun"):
         train(config, "quick")

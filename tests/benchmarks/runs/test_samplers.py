@@ -89,7 +89,7 @@ def test_a_run_is_the_same_with_a_server_that_dies_and_when_it_is_resumed(
 def test_with_a_lag_servers_are_asked_while_the_model_learns(
     quick: list[str], tiny_model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lagged = [*quick, *SERVED, "algorithm.lag=1", "algorithm.max_updates=3"]
+    lagged = [*quick, *SERVED, "algorithm.rollout.max_async_level=1", "algorithm.max_updates=3"]
     ends = ["output.save_final_model=true"]
     learning, played = threading.Event(), threading.Event()
     threads: list[str] = []
@@ -134,9 +134,13 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
         (["cluster.engine=local", "cluster.rollout_workers=1"], 1),
         # Two bases, two engines, two servers, and a lag; and all weights of each model.
         pytest.param(
-            ["policies.elaborator_0.device=cpu", "algorithm.lag=1"], 2, marks=pytest.mark.slow
+            ["policies.elaborator_0.device=cpu", "algorithm.rollout.max_async_level=1"],
+            2,
+            marks=pytest.mark.slow,
         ),
-        pytest.param(["model.lora=null", "algorithm.lag=1"], 2, marks=pytest.mark.slow),
+        pytest.param(
+            ["model.lora=null", "algorithm.rollout.max_async_level=1"], 2, marks=pytest.mark.slow
+        ),
         pytest.param(["cluster.engine=ray"], 1, marks=pytest.mark.slow),
     ],
 )
@@ -272,7 +276,7 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
             for further, message in (
                 (["model.lora={r: 2}"], "no policy learns all weights"),
                 ([], r"policies.<name>.sample_on must name"),
-                (["algorithm.lag=1"], "the server may be lost"),
+                (["algorithm.rollout.max_async_level=1"], "the server may be lost"),
             )
         ),
     ],

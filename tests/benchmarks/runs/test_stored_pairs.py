@@ -147,9 +147,12 @@ def test_a_run_learns_from_a_file_and_goes_on_where_it_stopped(
     ("overrides", "message"),
     [
         (["algorithm.name=magrpo"], "section algorithm.preferences means nothing with magrpo"),
-        (["algorithm.joint_mode=cross"], "joint_mode=cross means nothing with pairs_source"),
-        (["algorithm.refill=1"], "refill=1 means nothing with pairs_source"),
-        (["algorithm.pair_min_gap=3"], r"pair_min_gap=3 means nothing with pairs_source"),
+        (["algorithm.joint_mode=cross"], "joint_mode=cross means nothing with preferences.source"),
+        (
+            ["algorithm.rollout.max_resample_rounds=1"],
+            "max_resample_rounds=1 means nothing with preferences.source",
+        ),
+        (["algorithm.pair_min_gap=3"], r"pair_min_gap=3 means nothing with preferences.source"),
     ],
 )
 def test_what_means_nothing_with_stored_pairs_is_refused(
@@ -304,12 +307,12 @@ def test_a_run_compares_with_a_saved_team_and_goes_on_where_it_stopped(
     first = [*settings, "output.name=first", "algorithm.max_updates=1"]
     assert call("train", "--config", "demo", "--override", *first) == 0
     monkeypatch.chdir(tmp_path)
-    options = [*settings, *PAIRS, "algorithm.comparator=first/final_model"]
+    options = [*settings, *PAIRS, "algorithm.preferences.opponent=first/final_model"]
     line = ["train", "--config", "demo", "--override", *options]
     capsys.readouterr()
     assert call(*line, "--dry-run") == 0
     twice = capsys.readouterr().out
-    assert call(*line, "algorithm.comparator=current", "--dry-run") == 0
+    assert call(*line, "algorithm.preferences.opponent=current", "--dry-run") == 0
     once = capsys.readouterr().out
     samples = [int(text.split(" joint samples")[0].split(": ")[-1]) for text in (once, twice)]
     assert samples[1] == 2 * samples[0]
@@ -328,15 +331,17 @@ def test_a_run_compares_with_a_saved_team_and_goes_on_where_it_stopped(
 
 
 def test_a_comparator_that_is_none_is_refused(runs: Runs, tmp_path: Path) -> None:
-    named = runs.config(*PROBE, *PAIRS, "algorithm.comparator=histroy")
+    named = runs.config(*PROBE, *PAIRS, "algorithm.preferences.opponent=histroy")
     with pytest.raises(ConfigError, match="histroy is neither current, nor history, nor a team"):
         resolve(named)
     stored = ["algorithm.name=madpo", "algorithm.pairs_source=/tmp/pairs.jsonl"]
-    with pytest.raises(ConfigError, match="comparator=history means nothing with pairs_source"):
-        load_config(None, [*stored, "algorithm.comparator=history"])
+    with pytest.raises(
+        ConfigError, match=r"opponent=history means nothing with preferences.source"
+    ):
+        load_config(None, [*stored, "algorithm.preferences.opponent=history"])
     team = tmp_path / "team"
     team.mkdir()
     (team / "team.json").write_text('{"format": 1, "agents": {"z": "p"}, "policies": {}}')
-    other = runs.config(*PROBE, *PAIRS, f"algorithm.comparator={team}")
+    other = runs.config(*PROBE, *PAIRS, f"algorithm.preferences.opponent={team}")
     with pytest.raises(ConfigError, match="plays z, and the environment has player_0, player_1"):
         resolve(other)

@@ -68,7 +68,7 @@ def test_a_chain_has_a_group_a_turn_and_evaluations_before_and_after(tmp_path: P
 
 
 def test_a_tree_branches_at_every_joint_sample(tmp_path: Path) -> None:
-    more = "override: [algorithm.plan=tree, evaluation.every=10, evaluation.num_tasks=1]"
+    more = "override: [algorithm.rollout.mode=tree, evaluation.every=10, evaluation.num_tasks=1]"
     found = cost(tmp_path, f"method: train, {more}")
     assert found.joint_samples == 66 * (3 + 9)
     evaluations = len({0, 10, 20, 30, 33})

@@ -273,12 +273,15 @@ def test_runs_of_all_steps_have_valid_options(
         overrides = [f"{key}={json.dumps(value)}" for key, value in options.items()]
         config = load_config(CONFIG, overrides)
         lag = options.get("algorithm.rollout.max_async_level", 0)
-        assert config.algorithm.rollout.lag == lag
+        assert config.algorithm.rollout.max_async_level == lag
 
 
 def test_figures_of_a_run_are_means_of_its_updates() -> None:
-    rows = [{"learning_seconds": 2.0, "lag": 1}, {"learning_seconds": 4.0, "mismatch/x": 0.5}]
-    assert runs.figures(rows) == {"learning_seconds": 3.0, "lag": 1, "mismatch/x": 0.5}
+    rows = [
+        {"learning_seconds": 2.0, "max_async_level": 1},
+        {"learning_seconds": 4.0, "mismatch/x": 0.5},
+    ]
+    assert runs.figures(rows) == {"learning_seconds": 3.0, "max_async_level": 1, "mismatch/x": 0.5}
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
     # name: options of the critic, of joint samples, largest processor time beside a plain update
     PLAIN: ({}, {}, 1.0),
     "critic": ({"critic": "joint"}, {}, 1.25),
-    "critic of the state": ({"critic": "joint", "critic_input": "state"}, {}, 1.25),
+    "critic of the state": ({"critic": {"scope": "joint", "input": "state"}}, {}, 1.25),
     "4 common partners": ({}, {"joint_mode": "common", "num_partners": 4}, 1.1),
 }
 

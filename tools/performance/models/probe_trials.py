@@ -13,7 +13,8 @@ from llm_decpomdp import make
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.critics.options import CriticOptions
+from llm_decpomdp.algorithms.learning.learner_options import AggregationOptions, LearnerOptions
 from llm_decpomdp.algorithms.rollouts.checks import cost
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
@@ -120,7 +121,7 @@ class ProbeTrial:
     def rollouts(self) -> RolloutOptions:
         """Plan and joint samples."""
         return RolloutOptions(
-            plan=self.plan, joint_mode=self.joint_mode, num_partners=self.num_partners
+            mode=self.plan, joint_mode=self.joint_mode, num_partners=self.num_partners
         )
 
     def starts(self, env: DecPOMDPEnv, rng: np.random.Generator) -> list[Start]:
@@ -293,18 +294,18 @@ def _completions(rollouts: Sequence[Rollout]) -> int:
 
 
 def _options(trial: ProbeTrial, discount: float, updates: int) -> LearnerOptions:
-    critic: dict[str, Any] = {"critic": trial.critic} if trial.critic else {}
-    completed = ALGORITHMS[trial.algorithm].complete_options(LearnerOptions(**critic))
-    if completed.has_critic:
-        critic["critic_learning_rate"] = CRITIC_LEARNING_RATE
+    critic = CriticOptions(scope=trial.critic)
+    completed = ALGORITHMS[trial.algorithm].complete_options(LearnerOptions(critic=critic))
+    if completed.critic.exists:
+        critic = replace(critic, learning_rate=CRITIC_LEARNING_RATE)
     return LearnerOptions(
         learning_rate=trial.learning_rate,
         max_grad_norm=MAX_GRAD_NORM,
         discount=discount,
         lr_schedule="linear",
         total_updates=updates,
-        joint_aggregation=trial.aggregation,
-        **critic,
+        joint_aggregation=AggregationOptions(trial.aggregation),
+        critic=critic,
     )
 
 
