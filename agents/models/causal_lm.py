@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -20,7 +19,8 @@ from llm_decpomdp.agents.inference.stop_strings import first_stop
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.features import LoraTrunk
 from llm_decpomdp.agents.models.prompting import PromptEncoder, context_length, end_id
-from llm_decpomdp.agents.models.weights import cut_as, describe_weights, whole
+from llm_decpomdp.agents.models.saving import copy_weights, save_model, save_rounded
+from llm_decpomdp.agents.models.weights import describe_weights, whole
 from llm_decpomdp.policy import Completion
 
 
@@ -290,30 +290,14 @@ class CausalLM:
 
     def save(self, folder: Path) -> None:
         """Write model (or adapter) and tokenizer in the formats of transformers and peft."""
-        if self.adapter is None:
-            self.model.save_pretrained(folder)
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
-            with TemporaryDirectory(dir=folder) as scratch:
-                self.model.save_pretrained(scratch, selected_adapters=[self.adapter])
-                # peft writes into a folder below, unless the name is the default.
-                below = Path(scratch, self.adapter)
-                for path in (below if below.is_dir() else Path(scratch)).iterdir():
-                    path.replace(folder / path.name)
-        self.tokenizer.save_pretrained(folder)
+        save_model(self.model, self.tokenizer, self.adapter, folder)
 
     def publish(self, folder: Path) -> None:
         """Write what a server reads: the adapter, or all weights in the format in which it computes."""
         if self.adapter is not None or self.compute_dtype == torch.float32:
             self.save(folder)
-            return
-        rounded: dict[int, Tensor] = {}  # by place in memory: tied weights have several names
-        state = {
-            name: rounded.setdefault(weight.data_ptr(), weight.to(self.compute_dtype))
-            for name, weight in self.model.state_dict().items()
-        }
-        self.model.save_pretrained(folder, state_dict=state)
-        self.tokenizer.save_pretrained(folder)
+        else:
+            save_rounded(self.model, self.tokenizer, self.compute_dtype, folder)
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the trainable weights, on the CPU, and the sampler's random state.
@@ -335,17 +319,7 @@ class CausalLM:
     @torch.no_grad()
     def load_weights(self, state: Mapping[str, Any]) -> None:
         """Take the weights of a state alone, and keep the sampler's random state; raises its errors."""
-        trainable = dict(self._trainable())
-        shapes = {name: tuple(weight.shape) for name, weight in trainable.items()}
-        stored_shapes = {name: tuple(w.shape) for name, w in state["weights"].items()}
-        if stored_shapes != shapes:
-            differing = sorted(name for name, _ in stored_shapes.items() ^ shapes.items())
-            raise ValueError(
-                f"the state is of another model: it differs from this one in {differing[:3]}, "
-                f"{len(set(differing))} weights in all"
-            )
-        for name, weight in trainable.items():
-            weight.copy_(cut_as(state["weights"][name], weight))
+        copy_weights(state["weights"], dict(self._trainable()))
         self.engine.free()
 
 

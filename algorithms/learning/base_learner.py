@@ -157,10 +157,10 @@ class BaseLearner(ABC):
 
         With AdamW's momentum, weights without a gradient in this batch may change too.
         """
-        self._step()
+        self._step_optimizers()
         self.updates += 1
 
-    def _step(self) -> None:
+    def _step_optimizers(self) -> None:
         for optimizer in self._optimizers.values():
             optimizer.step(self._factor())
 

@@ -133,7 +133,7 @@ class Learner(BaseLearner):
         corrects = self.options.importance_sampling.mode != "none"
         for epoch in range(self.options.num_iterations):
             if epoch:
-                self._step()
+                self._step_optimizers()
             step = BatchStep(
                 starts,
                 old_log_probs,

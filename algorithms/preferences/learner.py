@@ -133,7 +133,7 @@ class PreferenceLearner(BaseLearner):
         answers = [part for agent in self._agents for part in self._answers(agent, pairs)]
         for epoch in range(self.options.num_iterations):
             if epoch:
-                self._step()
+                self._step_optimizers()
             metrics = PairMetrics(self._agents, pairs, total)
             self._backward(pairs, answers, visits, metrics)
             norms = self._sum_and_clip_gradients(rollouts)
