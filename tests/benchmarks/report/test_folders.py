@@ -25,6 +25,7 @@ from llm_decpomdp.benchmarks.evaluation.experiments import (
     experiments,
     headings,
 )
+from llm_decpomdp.benchmarks.report import suites
 from llm_decpomdp.benchmarks.report.charts import _band
 from llm_decpomdp.benchmarks.report.document import report
 from llm_decpomdp.benchmarks.runs.results import read_results, stored_rows
@@ -184,6 +185,20 @@ def test_unwritable_page_is_named(folder: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "page_files").write_text("")
     with pytest.raises(RunError, match=f"^cannot write {tmp_path}/page_files: File exists$"):
         report([folder.path], tmp_path / "page.html", True)
+
+
+@pytest.mark.parametrize("given", [None, "page.html"])
+def test_unwritable_page_of_a_suite_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "suite.json").write_text("{}")
+    monkeypatch.setattr(suites, "write_suite_report", fail)
+    page = tmp_path / (given or "report.html")
+    with pytest.raises(RunError, match=f"^cannot write {page}: Permission denied$"):
+        report([tmp_path], page if given else None, False)
 
 
 @pytest.fixture
