@@ -81,6 +81,14 @@ def test_the_players_take_turns_and_see_what_the_game_shows_them():
     assert rewards["player_0"] == infos["player_1"]["raw"] / 10 == infos["player_1"]["score"]
 
 
+@pytest.mark.parametrize(("second", "score"), [("Left", 1.0), ("Right", 0.0)])
+def test_simultaneous_moves_are_played_together(second, score):
+    env = make("openspiel:matrix_coordination")
+    env.reset(seed=0)
+    _, rewards, ends, *_ = env.step({"player_0": "Left", "player_1": second})
+    assert set(rewards.values()) == {score} and set(ends.values()) == {True} and env.agents == []
+
+
 def test_the_table_of_payoffs_is_that_of_the_game():
     game = pyspiel.load_game("tiny_hanabi")
     env = make("openspiel:tiny_hanabi")
