@@ -13,6 +13,7 @@ Features use further attributes of policies that have them (`policy_attribute`):
 - `generate_with_envs(envs, agents, num_samples)`: `generate` with access to environments, for upper bounds that
   know the answers.
 - `gather()`: copies sharded weights for sampling; all processes call it at the same time.
+- `finish_sampling()`: called by all processes when each has sampled, which some could not end alone.
 - `on_long_prompt: str`: treatment of prompts that are too long: `raise`, `skip` or `truncate_left`.
 - `overflow(prompt)`: for a prompt that is too long, its number of tokens and the number that fits; else `None`.
 - `history: str`: `chat` for a policy that reads the `history` of a `Dialogue`, and is then given one.

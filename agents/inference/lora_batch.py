@@ -20,6 +20,7 @@ from torch.nn.functional import linear
 
 from llm_decpomdp.agents.inference.decoding import limit_threads
 from llm_decpomdp.agents.inference.sampler import SetAdapters
+from llm_decpomdp.agents.models.weights import has_shards
 
 
 def can_batch_adapters(model: Any) -> bool:
@@ -83,20 +84,29 @@ class _StackedAdapters:
     """The forward pass of a linear layer with several adapters."""
 
     def __init__(self, layer: Any, adapters: Sequence[str], masks: _ColumnMasks) -> None:
-        self._base, self._column_masks = layer.base_layer, masks
+        self._layer, self._base, self._column_masks = layer, layer.base_layer, masks
         names = [name for name in adapters if name in layer.lora_A]
         self._ranks = tuple((name, layer.r[name]) for name in names)
-        if names:
-            self._down = torch.cat([layer.lora_A[name].weight for name in names])  # (ranks, in)
-            ups = [layer.lora_B[name].weight * layer.scaling[name] for name in names]
-            self._up = torch.cat(ups, 1)  # (out, ranks)
-            self._largest = max(self._down.numel(), self._up.numel())
+        # Shards are whole, and not rounded, while FSDP computes the layer around this one.
+        self._in_shards = bool(names) and has_shards(layer.lora_A.parameters())
+        if names and not self._in_shards:
+            self._stacked = self._stack()
+
+    def _stack(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+        """Return the matrices of all adapters, (ranks, in) and (out, ranks), in a format or in their own."""
+        downs, ups = [], []
+        for name, _ in self._ranks:
+            downs.append(self._layer.lora_A[name].weight.to(dtype))
+            ups.append(self._layer.lora_B[name].weight.to(dtype) * self._layer.scaling[name])
+        return torch.cat(downs), torch.cat(ups, 1)
 
     def __call__(self, states: Tensor) -> Tensor:
         base: Tensor = self._base(states)
         if not self._ranks:
             return base
-        with limit_threads(states.shape[:-1].numel() * self._largest, states.device):
-            inner = linear(states.to(self._down.dtype), self._down)
+        down, up = self._stack(base.dtype) if self._in_shards else self._stacked
+        largest = max(down.numel(), up.numel())
+        with limit_threads(states.shape[:-1].numel() * largest, states.device):
+            inner = linear(states.to(down.dtype), down)
             inner = inner * self._column_masks.mask(self._ranks, inner)
-            return base + linear(inner, self._up).to(base.dtype)
+            return base + linear(inner, up).to(base.dtype)

@@ -129,6 +129,10 @@ class CausalLM:
         """Collect sharded weights for sampling; all processes call it at the same time."""
         self.engine.gather()
 
+    def finish_sampling(self) -> None:
+        """Say that this process has sampled; all processes call it after `generate`, before they learn."""
+        self.engine.finish_sampling()
+
     def request(self, prompt: str) -> Prompt | None:
         """Return the sampling request for `prompt`; `None` if it is skipped.
 

@@ -243,13 +243,16 @@ class ModelEngine:
             self.activate(*adapters)
         stack = bool(adapters) and can_batch_adapters(self.model)
         with (
-            round_weights(self.model, dtype),
+            self._rounded(dtype),
             decoding(self.model),
             batched_adapters(self.model, adapters)
             if stack
             else nullcontext(ignore_adapters) as set_adapters,
         ):
             yield set_adapters
+
+    def _rounded(self, dtype: torch.dtype) -> AbstractContextManager[None]:
+        return round_weights(self.model, dtype)
 
     def _completion(self, row: SampledRow, prompt: Prompt) -> Completion:
         has_end = row.stopped and row.tokens[-1] in self.end_ids
@@ -323,6 +326,9 @@ class ModelEngine:
 
     def free(self) -> None:
         """Free the weights that `gather` has collected; here there are none."""
+
+    def finish_sampling(self) -> None:
+        """Wait until all processes have sampled with shards (`sharded.py`); here there are none."""
 
     def replace_weights(self, others: Mapping[str, Tensor]) -> AbstractContextManager[None]:
         """Compute with other weights, by name, in place of the model's own."""

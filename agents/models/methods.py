@@ -48,7 +48,7 @@ from llm_decpomdp.agents.models.prompting import (
     model_name,
     rotary,
 )
-from llm_decpomdp.agents.models.weights import round_weights
+from llm_decpomdp.agents.models.weights import has_shards, round_weights
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.models.engine import ModelEngine
@@ -181,11 +181,14 @@ def _sampling_difference(
 
 
 def choose_scoring_method(
-    model: Any, dtype: torch.dtype, tokens: Sequence[int]
+    model: Any,
+    dtype: torch.dtype,
+    tokens: Sequence[int],
+    packed: ScoringMethod = packed_log_probs,
 ) -> tuple[bool, ScoringMethod]:
-    """Return whether rows of tokens can be packed, and the method for those that are not."""
+    """Return whether rows of tokens can be packed, by `packed`, and the method for those that are not."""
     prompt, rows = _probe_rows(tokens)
-    reason = _packing_failure(model, dtype, prompt, rows)
+    reason = _packing_failure(model, dtype, packed, prompt, rows)
     if reason is None:
         return True, padded_log_probs
     warn_of_padding(reason)
@@ -224,12 +227,12 @@ def _probe_rows(tokens: Sequence[int]) -> tuple[Sequence[int], Rows]:
 
 
 def _packing_failure(
-    model: Any, dtype: torch.dtype, prompt: Sequence[int], rows: Rows
+    model: Any, dtype: torch.dtype, packed: ScoringMethod, prompt: Sequence[int], rows: Rows
 ) -> str | None:
     attention = unwrap_peft(model).config._attn_implementation
     if attention not in PACKABLE_ATTENTION:
         return f"attention {attention!r} takes no mask for each pair of tokens"
-    return _scoring_failure(model, dtype, packed_log_probs, prompt, rows)
+    return _scoring_failure(model, dtype, packed, prompt, rows)
 
 
 def _scoring_failure(
@@ -252,14 +255,19 @@ def _scoring_difference(
     model: Any, dtype: torch.dtype, method: ScoringMethod, prompt: Sequence[int], rows: Rows
 ) -> float | None:
     """Return the difference of log-probabilities from those of plain rows, if it is above the limit."""
+    sharded = has_shards(model.parameters())
 
-    def measure(dtype: torch.dtype) -> float:
-        with computing(model, dtype):
+    def measure(format: torch.dtype) -> float:
+        if sharded and format != dtype:
+            raise torch.OutOfMemoryError("weights in shards have no other format")
+        with computing(model, format):
             plain = plain_log_probs(model, prompt, rows, 1.0)
             return mean_difference(method(model, prompt, rows, 1.0), plain)
 
-    # Trained weights are float32 in any format of computing, so that rounding can be excluded at once.
-    return disagreement(torch.float32 if model.dtype == torch.float32 else dtype, measure)
+    # Trained weights are float32 in any format of computing, so that rounding can be excluded at once. Shards are
+    # rounded where they are gathered.
+    exact = model.dtype == torch.float32 and not sharded
+    return disagreement(torch.float32 if exact else dtype, measure)
 
 
 def warn_of_padding(reason: str) -> None:

@@ -2,8 +2,10 @@
 
 torch's FSDP2 (`torch.distributed.fsdp.fully_shard`) gathers the weights of a layer before its pass and frees them
 after it; gradients are summed over the processes and cut. So every pass is one of all processes, each with its own
-prompts: as many in each, of the same model, in the same order. Sampling is not: each process samples with a
-copy of all weights.
+prompts: as many in each, of the same model, in the same order. By default sampling is not: each process samples
+with a copy of all weights. With `gather_for_generation=False` it samples with the shards, and the processes agree
+before each pass on the model that passes: a process that samples with another one, or that has sampled all,
+passes an idle token.
 
 Memory of each of n processes, in bytes for a weight, without activations:
 
@@ -12,7 +14,8 @@ Memory of each of n processes, in bytes for a weight, without activations:
 | trained | 16 / n: float32, its gradient, two moments | 12 / n, and the copy: 2 in bfloat16, else 4    |
 | frozen  | 2 / n in bfloat16, else 4 / n             | as much, and the copy                           |
 
-While it learns, a process also holds the gathered weights of one or two layers, in the format of computing. With
+While it learns or samples with shards, a process holds no copy, but the gathered weights of embeddings and of a
+layer, each twice, in the format of computing: FSDP copies them out of a buffer. With
 `reduce_once` it keeps the whole gradient, 4 bytes for a trained weight, until the last pass of an update. Full
 weights with `kl.coefficient` take 8 / n more: the reference, and the weights that wait while it computes.
 
@@ -44,6 +47,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from llm_decpomdp.agents.inference.log_probs import (
     ROW_TOKENS,
     PromptRows,
+    Rows,
     packed_log_probs,
     padded_log_probs,
     split_rows,
@@ -58,6 +62,11 @@ from llm_decpomdp.policy import Completion, Policy, Team
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 """Settings of models with experts: the processes would sum gradients of different experts."""
 
+STATIC_CACHE = (
+    "static_cache=true records the passes of a process as a graph, and without gather_for_generation each layer "
+    "waits for the other processes: set it to false, or learner.gather_for_generation=true"
+)
+
 logger = logging.getLogger(__name__)
 
 
@@ -71,25 +80,39 @@ class ShardedEngine(ModelEngine):
         engine: A model with its weights, or a hollow one.
         mesh: The processes.
         reduce_once: Sum gradients over the processes at the last pass of an update, instead of at each.
+        gather_for_generation: Sample with a copy of all weights, instead of with shards.
 
     Raises:
-        ValueError: If the model is of a kind that cannot be cut.
+        ValueError: If the model is of a kind that cannot be cut, or has a static cache and no copy.
     """
 
-    def __init__(self, engine: ModelEngine, mesh: DeviceMesh, reduce_once: bool) -> None:
+    def __init__(
+        self,
+        engine: ModelEngine,
+        mesh: DeviceMesh,
+        reduce_once: bool,
+        gather_for_generation: bool = True,
+    ) -> None:
         layers = require_shardable(engine.model)
+        if engine.caching.static_cache and not gather_for_generation:
+            raise ValueError(STATIC_CACHE)
         twice = any(layer.gradient_checkpointing for layer in layers)
         dtype = str(engine.compute_dtype).removeprefix("torch.")
         tokenizer, caching = engine.tokenizer, engine.caching
         self._sampler = ModelEngine(
             _skeleton(engine), tokenizer, compute_dtype=dtype, caching=caching
         )
-        self._gathered = False
+        self._copies, self._gathered = gather_for_generation, False
         self._mesh, self._reduce_once = mesh, reduce_once
         self.mates = [self]
         """The engines that learn in turn with this one, including itself."""
+        self._idle = False  # whether the present pass is one for other processes
         super().__init__(
-            engine.model, engine.tokenizer, compute_dtype=dtype, gradient_checkpointing=twice
+            engine.model,
+            tokenizer,
+            compute_dtype=dtype,
+            gradient_checkpointing=twice,
+            caching=caching,
         )
         # Adapters that have not all passed would have gradients of different formats, which FSDP cannot reduce.
         self._rounds = self.compute_dtype == torch.bfloat16 and engine.adapter is None
@@ -103,13 +126,13 @@ class ShardedEngine(ModelEngine):
             )
         self.model.within_forward = MethodType(lambda _, function: function(), self.model)
         register_fsdp_forward_method(self.model, "within_forward")
-        self.gather()
         # On fixed tokens, so that all processes choose the same method.
         tokens = range(len(engine.tokenizer))[:24]
         self._packs, self._score_unpacked = choose_scoring_method(
-            self._sampler.model, self.compute_dtype, tokens
+            self.model, self.compute_dtype, tokens, self._score_packed
         )
-        self.free()
+        if not gather_for_generation:
+            self.model.register_forward_pre_hook(lambda *_: self._await_turn(), prepend=True)
 
     def _fill_part(self, part: torch.nn.Module, hollow: bool) -> None:
         """Read the weights of a part that is not cut yet, or take those of the first process."""
@@ -143,19 +166,55 @@ class ShardedEngine(ModelEngine):
                 "a policy in shards samples with gathered weights, and there are none: call its gather() in all "
                 "processes first"
             )
+        if not self._copies:
+            return super().generate(requests, num_samples)
         return self._sampler.generate(requests, num_samples)
 
     @contextmanager
     def reuse_prefixes(self, dialogues: bool = True) -> Iterator[None]:
         """Reuse the keys and values of the gathered weights; see `ModelEngine`."""
-        with self._sampler.reuse_prefixes(dialogues):
+        reuse = self._sampler.reuse_prefixes if self._copies else super().reuse_prefixes
+        with reuse(dialogues):
             yield
+
+    def _rounded(self, dtype: torch.dtype) -> AbstractContextManager[None]:
+        # FSDP gathers weights in one format: rounded where all are trained, and frozen ones as they were read.
+        if dtype != self.compute_dtype:
+            raise torch.OutOfMemoryError("weights in shards have no other format")
+        return nullcontext()
+
+    def _await_turn(self) -> None:
+        """Let the other models pass before this one, as all processes agree, while they sample with shards."""
+        if self._gathered and not self._idle:
+            self._pass_until(self.mates.index(self))
+
+    def _pass_until(self, mine: int) -> None:
+        """Pass idle tokens of the models that other processes want, until it is the turn of `mine`, an index."""
+        while True:
+            turn = torch.tensor(mine, device=self._mesh.device_type)
+            distributed.all_reduce(turn, distributed.ReduceOp.MIN)
+            if int(turn) == mine:
+                return
+            self.mates[int(turn)]._pass_idle()
+
+    @torch.no_grad()
+    def _pass_idle(self) -> None:
+        self._idle = True
+        token = torch.tensor([[self.end_id]], device=self.model.device)
+        self.model(input_ids=token, use_cache=False, logits_to_keep=1)
+        self._idle = False
+
+    def finish_sampling(self) -> None:
+        """Pass with the other processes until all of them have sampled, if they do so with shards."""
+        if self._gathered and not self._copies:
+            self._pass_until(len(self.mates))
 
     @torch.no_grad()
     def gather(self) -> None:
         """Copy the weights of all processes for `generate`; the next pass of the learner frees the copy."""
         if not self._gathered:
-            self._fill(lambda weight: weight.to(self.compute_dtype))
+            if self._copies:
+                self._fill(lambda weight: weight.to(self.compute_dtype))
             self._gathered = True
 
     def free(self) -> None:
@@ -188,31 +247,30 @@ class ShardedEngine(ModelEngine):
         parts = [rows] if pads else [[row] for row in rows]
         if packs:
             parts = list(split_rows(rows, ROW_TOKENS - len(prompt)))
+        score = self._score_packed if packs else padded_log_probs
         most = torch.tensor(len(parts), device=self._mesh.device_type)
         distributed.all_reduce(most, distributed.ReduceOp.MAX)
         with self._computing(), self._checkpointing():
-            values = [
-                self.model.within_forward(
-                    lambda part=part: packed_log_probs(
-                        self.model, prompt, part, divisor, self._recomputing
-                    )
-                )
-                if packs
-                else padded_log_probs(self.model, prompt, part, divisor)
-                for part in parts
-            ]
+            values = [score(self.model, prompt, part, divisor) for part in parts]
             # All processes need equally many passes; those with fewer parts add passes with a gradient of 0.
             end = [self.end_id]
             idle = [
-                self.model.within_forward(
-                    lambda: packed_log_probs(self.model, end, [end], 1.0, self._recomputing)
-                )
+                self._score_packed(self.model, end, [end], 1.0)
                 for _ in range(int(most) - len(parts))
             ]
         result: Tensor = torch.cat(values)
         for dummy in idle:
             result = result + 0.0 * dummy.sum()
         return result
+
+    def _score_packed(
+        self, model: Any, prompt: Sequence[int], rows: Rows, divisor: float
+    ) -> Tensor:
+        """Return `packed_log_probs`, whose parts of the model are gathered as by a pass of all of it."""
+        values: Tensor = model.within_forward(
+            lambda: packed_log_probs(model, prompt, rows, divisor, self._recomputing)
+        )
+        return values
 
     def features(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Raise a `RuntimeError`: the processes have different numbers of texts, and so of passes."""
@@ -239,7 +297,9 @@ class ShardedEngine(ModelEngine):
             torch.cuda.synchronize()
 
 
-def shard_team(team: Team, shards: int, reduce_once: bool | None = None) -> None:
+def shard_team(
+    team: Team, shards: int, reduce_once: bool | None = None, gather_for_generation: bool = True
+) -> None:
     """Cut the weights of a team's models that learn into shards, one for each process of the run.
 
     Every process calls it with the same team, after `torch.distributed` is initialized and before optimizers are
@@ -249,6 +309,7 @@ def shard_team(team: Team, shards: int, reduce_once: bool | None = None) -> None
         team: A policy for each agent; the weights are those of the first process.
         shards: Number of processes; 1 changes nothing.
         reduce_once: See `ShardedEngine`; `None` is true for adapters alone.
+        gather_for_generation: See `ShardedEngine`.
 
     Raises:
         ValueError: If there are more or fewer processes, or a model cannot be cut.
@@ -274,9 +335,8 @@ def shard_team(team: Team, shards: int, reduce_once: bool | None = None) -> None
         engine, place = policy.engine, policy.model.device.type
         if id(engine) not in engines:
             mesh = init_device_mesh(place, (shards,))
-            engines[id(engine)] = ShardedEngine(
-                engine, mesh, policy.adapter is not None if reduce_once is None else reduce_once
-            )
+            once = policy.adapter is not None if reduce_once is None else reduce_once
+            engines[id(engine)] = ShardedEngine(engine, mesh, once, gather_for_generation)
     for engine in engines.values():
         engine.mates = list(engines.values())
     for policy in _models(team):

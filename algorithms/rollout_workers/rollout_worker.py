@@ -185,4 +185,9 @@ class LocalRolloutWorker(RolloutWorker):
 
     def run_batches(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         """Sample batches, and return the rollouts of each, in the order of the batches."""
-        return [batch.play(self.state, timer) for batch in batches]
+        rollouts = [batch.play(self.state, timer) for batch in batches]
+        for policy in distinct_policies(self.state.team).values():
+            finish_sampling = policy_attribute(policy, "finish_sampling")
+            if finish_sampling is not None:
+                finish_sampling()
+        return rollouts

@@ -164,6 +164,10 @@ class ShardOptions(Options):
     """With `fsdp_size`, sum gradients over the processes once per update. Each process then keeps the whole
     gradient, 4 bytes for each trained weight. False sums them after each pass: less memory, more traffic. null:
     once for adapters, whose gradients are small, and after each pass for all weights."""
+    gather_for_generation: bool = option(True, unless=("fsdp_size", 1))
+    """With `fsdp_size`, sample with a copy of all weights in each process. False samples with the shards: each
+    layer is gathered for each token, which takes less memory and more time. The texts are the same. Not with
+    rollout workers or `static_cache`."""
     deterministic: bool = False
     """Use deterministic kernels alone, so that equal seeds give equal bytes on a GPU; on a CPU they always do.
     Attention with a mask takes more memory then. torch ends the run at a kernel that it cannot replace. Not with

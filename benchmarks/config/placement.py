@@ -339,7 +339,20 @@ def check_shards(
             "learner.fsdp_size has as many processes, and inference.engine=vllm works with one: set "
             "learner.fsdp_size=1, or inference.engine=transformers"
         )
+    gathers = config.learner.gather_for_generation
+    if config.cluster.rollout_workers and not gathers:
+        raise ConfigError(
+            "learner.gather_for_generation=false samples with the shards of the processes that learn, and "
+            f"{config.cluster.rollout_workers} of cluster.rollout_workers sample with all weights: set "
+            "cluster.rollout_workers=0, or learner.gather_for_generation=true"
+        )
     for name, spec in policies.items():
+        if spec.can_be_trained and spec.static_cache and not gathers:
+            raise ConfigError(
+                f"policy {name!r} has static_cache=true, whose passes are recorded as a graph, and without "
+                "learner.gather_for_generation each layer waits for the other processes: set it to false, or "
+                "learner.gather_for_generation=true"
+            )
         if spec.can_be_trained and spec.quantization != "none":
             raise ConfigError(
                 f"policy {name!r} has quantization={spec.quantization}, and quantized weights cannot be cut into "

@@ -11,7 +11,7 @@ e the bytes of a number in the compute format, and n the number of shards.
 | moments      | 8 / n for each trained weight (two of AdamW)                                        |
 | reference    | 4 P where a KL term, a critic or pairs compare with the initial weights, 8 P / n    |
 | rounded copy | e P of the model at work, where e < 4 and all weights are trained, without shards   |
-| gathered     | e P while a model in shards samples; embeddings and two layers while it learns      |
+| gathered     | of shards, embeddings and a layer, twice: 2 e each; e P while a copy of all samples |
 | activations  | `Shape.activation_bytes` times the tokens of one packed row, and a chunk of logits  |
 | keys, values | `Shape.kv_bytes` times the tokens of all rows that are sampled together             |
 
@@ -240,6 +240,7 @@ class PlannedModel:
     reference: bool = False
     shards: int = 1
     reduce_once: bool = False
+    copies: bool = True  # whether a model in shards is sampled with a copy of all weights
     quantization: str = "none"
 
     @property
@@ -279,9 +280,8 @@ class PlannedModel:
         logits = min((tokens - prompt) * self.shape.vocabulary, LOGITS_AT_ONCE)
         working = {**self._rounded_copy(), "activations": tokens * token + 16 * logits}
         if self.shards > 1:
-            layer = (self.shape.parameters - self.shape.embeddings) / self.shape.layers
-            part = max(self.shape.embeddings, layer)  # whose gradients are reduced as float32
-            working["gathered"] = self.element * (self.shape.embeddings + 2 * layer)
+            part = max(self.shape.embeddings, self._layer)  # whose gradients are reduced as float32
+            working["gathered"] = self._gathered_parts()
             working["gathered"] += (self.element + 4) * part if self.full else 0
         return working
 
@@ -289,8 +289,21 @@ class PlannedModel:
         """Return the bytes of sampling `rows` completions of each agent together."""
         context = max(p + length for p, length in zip(self.prompts, self.lengths, strict=True))
         keys = rows * len(self.lengths) * context * self.shape.kv_bytes(self.element)
-        copied = self.shape.parameters + self.adapters if self.shards > 1 else 0
-        return {**self._rounded_copy(), "keys, values": keys, "gathered": self.element * copied}
+        gathered = 0.0
+        if self.shards > 1:
+            copy = self.element * (self.shape.parameters + self.adapters)
+            gathered = copy if self.copies else self._gathered_parts()
+        return {**self._rounded_copy(), "keys, values": keys, "gathered": gathered}
+
+    @property
+    def _layer(self) -> float:
+        """Weights of a layer."""
+        return (self.shape.parameters - self.shape.embeddings) / self.shape.layers
+
+    def _gathered_parts(self) -> float:
+        # FSDP gathers into a buffer and copies the weights out of it. The buffer of the embeddings lasts until the
+        # weights of the first layer are copied.
+        return 2 * self.element * (self.shape.embeddings + self._layer)
 
     def _rounded_copy(self) -> dict[str, float]:
         rounded = self.full and self.element < 4 and self.shards == 1
@@ -429,5 +442,6 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
             or run.algorithm.complete_options(run.learner).critic.exists,
             shards=learner.fsdp_size if trained else 1,
             reduce_once=any(adapters) if learner.reduce_once is None else learner.reduce_once,
+            copies=learner.gather_for_generation,
             quantization=spec.quantization,
         )

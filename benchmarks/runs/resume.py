@@ -40,6 +40,7 @@ CHANGEABLE = (
     *(f"cluster.{key}" for key in names(ClusterOptions)),
     "learner.fsdp_size",
     "learner.reduce_once",
+    "learner.gather_for_generation",
     "learner.process_timeout",
     "inference.urls",
     "inference.python",

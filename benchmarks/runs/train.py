@@ -171,7 +171,10 @@ def make_training(
         if config.learner.fsdp_size > 1:
             from llm_decpomdp.agents.models.sharded import shard_team
 
-            shard_team(team, config.learner.fsdp_size, config.learner.reduce_once)
+            learning = config.learner
+            shard_team(
+                team, learning.fsdp_size, learning.reduce_once, learning.gather_for_generation
+            )
         phase = None
         if demonstrations is not None:
             phase = sources.make_warm_start(

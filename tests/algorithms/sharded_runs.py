@@ -180,14 +180,14 @@ RUN: dict[str, Any] = {
 
 def make_run(folder: Path, updates: int = 3, shards: int = 1, **options: Any) -> Trainer:
     team = make_team(options.pop("compute_dtype", "float32"), options.pop("history", "none"))
-    shard_team(team, shards)
+    shard_team(team, shards, None, options.pop("gathers", True))
     options = {"env": EchoEnv(1, AGENTS), **RUN, **options}
     return build(folder, UNEVEN[:updates], team=team, **options)
 
 
-def make_dialogues(folder: Path, shards: int = 1) -> Trainer:
+def make_dialogues(folder: Path, shards: int = 1, gathers: bool = True) -> Trainer:
     """A run of two turns whose agents read the first in the second."""
-    return make_run(folder, 2, shards, env=EchoEnv(2, AGENTS), history="chat")
+    return make_run(folder, 2, shards, env=EchoEnv(2, AGENTS), history="chat", gathers=gathers)
 
 
 FURTHER: dict[str, dict[str, Any]] = {
@@ -244,6 +244,8 @@ def work(folder: Path) -> None:
         torch.save(learned(team, updates, **options), here / f"{name}.pt")
     make_run(folder / "run", shards=2).run_updates()
     make_dialogues(folder / "dialogues", shards=2).run_updates()
+    make_run(folder / "run_in_shards", shards=2, gathers=False).run_updates()
+    make_dialogues(folder / "dialogues_in_shards", shards=2, gathers=False).run_updates()
     for name in ("parts", "one"):  # of which the second was begun by one process
         if name == "parts":
             make_run(folder / name, 2, shards=2).run_updates()

@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 from transformers import AutoModelForCausalLM
 
+from llm_decpomdp.agents.inference.options import Caching
 from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.sharded import ShardedEngine, require_shardable, shard_team
 from llm_decpomdp.algorithms.training import checkpoint
@@ -115,6 +116,13 @@ def test_dialogues_are_those_of_one_process(pair: Path, tmp_path: Path) -> None:
     for name in ("episodes", "metrics"):
         shards, whole = (rows(f / f"{name}.jsonl") for f in (pair / "dialogues", tmp_path))
         assert_alike(shards, whole)
+
+
+@pytest.mark.parametrize("name", ["run", "dialogues"])
+def test_what_is_sampled_with_shards_is_what_copies_sample(pair: Path, name: str) -> None:
+    """The processes have different numbers of batches, whose rows end at different tokens."""
+    for file in ("metrics.jsonl", "episodes.jsonl"):
+        assert rows(pair / name / file) == rows(pair / f"{name}_in_shards" / file)
 
 
 @pytest.mark.parametrize("name", ["run", "parts", "one"])
@@ -304,6 +312,35 @@ def test_weights_are_gathered_rounded_and_gradients_are_float32(mesh: DeviceMesh
     team["x"].log_probs("ab", runs.completions())[0].sum().backward()
     assert seen == {(torch.bfloat16, torch.bfloat16)}
     assert {w.grad.dtype for w in team["x"].parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_shards_sample_what_a_copy_does_and_without_one(mesh: DeviceMesh, dtype: str) -> None:
+    copies, shards = (runs.make_team(dtype) for _ in range(2))
+    for team, gathers in ((copies, True), (shards, False)):
+        for weight in team["y"].model.parameters():
+            if not weight.requires_grad:  # those of files are read in this format
+                weight.data = weight.data.to(team["y"].compute_dtype)
+        cut(team, mesh, reduce_once=True, gather_for_generation=gathers)
+    for agent in runs.AGENTS:
+        with pytest.raises(RuntimeError, match="call its gather"):
+            shards[agent].generate(["ab"])
+        for team in (copies, shards):
+            team[agent].gather()
+        copy, own = (team[agent].generate(["ab", "b"], 3) for team in (copies, shards))
+        assert own == copy
+        engines = copies[agent].engine, shards[agent].engine
+        sizes = [sum(w.numel() for w in engine._sampler.model.parameters()) for engine in engines]
+        assert sizes[0] > 0 and sizes[1] == 0
+        shards[agent].finish_sampling()
+        shards[agent].log_probs("ab", own[0])[0].sum().backward()
+
+
+def test_a_static_cache_needs_a_copy(mesh: DeviceMesh) -> None:
+    policy = runs.make_team()["x"]
+    policy.engine.caching = Caching(static_cache=True)
+    with pytest.raises(ValueError, match=r"static_cache=true.*gather_for_generation=true"):
+        ShardedEngine(policy.engine, mesh, reduce_once=True, gather_for_generation=False)
 
 
 def test_an_adapter_that_is_made_of_the_weights_below_is_refused(

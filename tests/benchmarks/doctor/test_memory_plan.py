@@ -181,6 +181,10 @@ def test_shards_divide_what_learns_and_a_copy_samples() -> None:
     adapted = by_hand(shards=4, adapters=40_000_000)
     assert adapted.state_bytes()["weights"] == (2 * 7.6e9 + 4 * 40e6) / 4
     assert adapted.sampling_bytes(1)["gathered"] == 2 * (7.6e9 + 40e6)
+    parts = replace(adapted, copies=False)
+    embeddings = 152_064 * 3584
+    gathered = 2 * 2 * (embeddings + (7.6e9 - embeddings) / 28)
+    assert parts.sampling_bytes(1)["gathered"] == pytest.approx(gathered)
 
 
 def test_few_tokens_have_few_logits() -> None:

@@ -297,6 +297,18 @@ def test_what_makes_other_passes_is_refused(runs: Runs, override: str, what: str
             ["sampler.engine=vllm", "sampler.python=/p", "model.top_p=1"],
             r"inference\.engine=vllm works with one",
         ),
+        (
+            ["learner.gather_for_generation=false", "model.static_cache=true"],
+            r"static_cache=true.*gather_for_generation=true",
+        ),
+        (
+            [
+                "learner.gather_for_generation=false",
+                "cluster.rollout_workers=1",
+                "algorithm.rollout.rollout_batch_size=1",
+            ],
+            r"rollout_workers=0, or learner\.gather_for_generation=true",
+        ),
     ],
 )
 def test_what_several_processes_cannot_do_is_refused(

@@ -104,6 +104,7 @@ def work(folder: Path, arguments: argparse.Namespace) -> None:
         take_peak("learn")
         team["x"].gather()
         team["x"].generate(["ab"], 2)
+        team["x"].finish_sampling()
         take_peak("sample")
 
     options: dict[str, Any] = {"compute_dtype": arguments.dtype, "max_new_tokens": 8}
@@ -113,7 +114,7 @@ def work(folder: Path, arguments: argparse.Namespace) -> None:
     def load(name: Path) -> Any:
         spec = PolicySpec(name=str(name), **options)
         team = load_team({"x": "x"}, {"x": spec}, hollow=size > 1)
-        shard_team(team, size, arguments.reduce_once)
+        shard_team(team, size, arguments.reduce_once, arguments.gather_for_generation)
         return team
 
     run(load(folder / ONE_LAYER), lambda _: None)
@@ -173,6 +174,7 @@ def plan_peak(folder: Path, arguments: argparse.Namespace, size: int) -> float:
         dtype=arguments.dtype,
         shards=size,
         reduce_once=bool(arguments.lora) if once is None else once,
+        copies=arguments.gather_for_generation,
     )
     return sum(MemoryPlan(1, (1,), (2,), 2, 2, 0, (model,)).parts().values()) / 1e9
 
@@ -188,6 +190,9 @@ def main() -> None:
     parser.add_argument("--lora", type=int, default=0, help="rank of an adapter; 0: all weights")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--reduce-once", action=argparse.BooleanOptionalAction)
+    parser.add_argument(
+        "--gather-for-generation", action=argparse.BooleanOptionalAction, default=True
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", action="store_true", help="print the peaks as a line of JSON too")
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
