@@ -86,7 +86,7 @@ def plan_lines(config: Config, estimate: DeviceEstimate) -> list[str]:
     }
     if estimate.count > 1 and config.learner.fsdp_size == 1:
         variants[f"learner.fsdp_size={estimate.count} output.checkpoint_every=1"] = {
-            "learner": {"shards": estimate.count},
+            "learner": {"fsdp_size": estimate.count},
             "output": {"checkpoint_every": 1},
         }
     for text, changes in variants.items():
