@@ -15,10 +15,11 @@ import torch
 from rich.filesize import decimal
 
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import Interrupted, TrainerCallback
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.algorithms.training.trainer_options import StorageOptions
+from llm_decpomdp.algorithms.training.trainer_options import StorageOptions, TrainerOptions
 from llm_decpomdp.options import flatten, names
 from llm_decpomdp.policy import Stateful, TrainablePolicy, distinct_policies, policy_attribute
 from llm_decpomdp.utils.storage import RunFolder
@@ -217,6 +218,8 @@ class CheckpointManager(TrainerCallback):
     def _require_same_run(self, counters: dict[str, Any], path: Path) -> None:
         """Check that a checkpoint is of this run; raises the `ValueError` of `on_resume`."""
         identity = json.loads(json.dumps(self._identity))  # tuples become lists, as in the file
+        # What an earlier version lacked was as it is by default now.
+        counters = {**flatten(TrainerOptions()), **flatten(LearnerOptions()), **counters}
         keys = [*identity, *({"warm_start"} & counters.keys() - identity.keys())]
         differing = [name for name in keys if counters.get(name) != identity.get(name)]
         if differing:

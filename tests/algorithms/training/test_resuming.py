@@ -279,6 +279,17 @@ def test_resuming_needs_a_checkpoint_of_this_run(tmp_path: Path) -> None:
             build(tmp_path, **options).resume()
 
 
+def test_what_an_earlier_version_lacked_was_as_it_is_by_default(tmp_path: Path) -> None:
+    build(tmp_path, checkpoint_every=6).run_updates()
+    newest = checkpoint.latest(tmp_path / "checkpoints")
+    assert newest is not None
+    counters = checkpoint.read_counters(newest)
+    del counters["rollout_batch_size"]
+    build(tmp_path).checkpoints._require_same_run(counters, newest)
+    with pytest.raises(ValueError, match=r"rollout_batch_size was None, not 1$"):
+        build(tmp_path, rollout_batch_size=1).checkpoints._require_same_run(counters, newest)
+
+
 @pytest.mark.parametrize("call", [None, pytest.param(2, marks=pytest.mark.slow), 5])
 def test_a_partner_that_replays_texts_resumes_exactly(tmp_path: Path, call: int | None) -> None:
     def trainer(folder: str, batches: Any = BATCHES, **options: Any) -> Run:
