@@ -128,6 +128,7 @@ def load_policy(
     gradient_checkpointing: bool = False,
     caching: Caching | None = None,
     fused_kernels: bool = False,
+    compile: bool = False,
     seed: int = 0,
     prompting: Prompting | None = None,
     quantization: str = "none",
@@ -147,6 +148,7 @@ def load_policy(
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         caching: Options of keys and values.
         fused_kernels: Learn with kernels that compute less: equal gradients up to rounding.
+        compile: Compile the layers, see `compile` of `ModelOptions`.
         seed: Seed of the sampler, and of a new adapter's weights.
         prompting: Chat template variables, and the handling of long prompts.
         quantization: `none`, `8bit` or `4bit`: the weights below an adapter.
@@ -166,6 +168,7 @@ def load_policy(
         attn_implementation=attn_implementation,
         gradient_checkpointing=gradient_checkpointing,
         fused_kernels=fused_kernels,
+        compile=compile,
         quantization=quantization,
         lora=None if lora is None else dict(lora),
     )
@@ -261,6 +264,7 @@ def make_engine(model: Any, tokenizer: Any, options: ModelOptions) -> ModelEngin
         gradient_checkpointing=options.gradient_checkpointing,
         caching=pick(Caching, options),
         fused_kernels=options.fused_kernels,
+        compile=options.compile,
     )
 
 

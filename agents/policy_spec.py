@@ -216,6 +216,7 @@ def shared_bases(
                 spec.attn_implementation,
                 spec.gradient_checkpointing,
                 spec.fused_kernels,
+                spec.compile,
                 pick(Caching, spec),
             )
             key = (base, spec.compute_dtype, spec.device, spec.quantization, *computing)

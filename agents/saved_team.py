@@ -43,6 +43,7 @@ _MACHINE = (
     "attn_implementation",
     "gradient_checkpointing",
     "fused_kernels",
+    "compile",
     *names(Caching),
     "lora",
     "name",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from types import MethodType
 from typing import Any
 
 import torch
@@ -47,30 +47,39 @@ def fused_adapters(model: Any) -> Iterator[None]:
     layers = [layer for layer in adapter_layers(model) if _is_fusable(layer)]
     try:
         for layer in layers:
-            layer.forward = partial(_forward_fused, layer)
+            (name,) = _active_adapters(layer)
+            layer.fused = (
+                layer.lora_A[name].weight,
+                layer.lora_B[name].weight,
+                layer.scaling[name],
+            )
+            # A method of the layer, since compiled code depends on other callables themselves.
+            layer.forward = MethodType(_forward_fused, layer)
         yield
     finally:
         for layer in layers:
-            del layer.forward
+            del layer.forward, layer.fused
 
 
 def _is_fusable(layer: Any) -> bool:
     """Check whether a layer is the sum of one frozen product and one adapter."""
     if not is_plain(layer) or type(layer.base_layer) is not torch.nn.Linear:
         return False
-    active = [name for name in layer.active_adapters if name in layer.lora_A]
     frozen = not any(weight.requires_grad for weight in layer.base_layer.parameters())
-    return len(active) == 1 and frozen and not layer.disable_adapters
+    return len(_active_adapters(layer)) == 1 and frozen and not layer.disable_adapters
+
+
+def _active_adapters(layer: Any) -> list[str]:
+    return [name for name in layer.active_adapters if name in layer.lora_A]
 
 
 def _forward_fused(layer: Any, states: Tensor) -> Tensor:
-    (name,) = [name for name in layer.active_adapters if name in layer.lora_A]
-    base, down, up = layer.base_layer, layer.lora_A[name].weight, layer.lora_B[name].weight
+    base = layer.base_layer
     dtype = states.dtype
     if torch.is_autocast_enabled(states.device.type):
         dtype = torch.get_autocast_dtype(states.device.type)
     output: Tensor = _AdaptedProduct.apply(  # type: ignore[no-untyped-call]
-        states.to(dtype), base.weight.to(dtype), base.bias, down, up, layer.scaling[name]
+        states.to(dtype), base.weight.to(dtype), base.bias, *layer.fused
     )
     return output
 

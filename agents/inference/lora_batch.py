@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import MethodType
 from typing import Any
 
 import torch
@@ -34,15 +35,17 @@ def batched_adapters(model: Any, adapters: Sequence[str]) -> Iterator[SetAdapter
 
     The model is one for which `can_batch_adapters` is true. The context gives the function that sets the rows.
     """
-    masks, layers = _ColumnMasks(), adapter_layers(model)
-    forwards = [_StackedAdapters(layer, adapters, masks) for layer in layers]
+    layers = adapter_layers(model)
+    forwards = [_StackedAdapters(layer, adapters) for layer in layers]
     try:
         for layer, forward in zip(layers, forwards, strict=True):
-            layer.forward = forward
-        yield masks
+            layer.stacked = forward
+            # A method of the layer, since compiled code depends on other callables themselves.
+            layer.forward = MethodType(_forward_stacked, layer)
+        yield _ColumnMasks(forwards)
     finally:
         for layer in layers:
-            del layer.forward
+            del layer.forward, layer.stacked
 
 
 def adapter_layers(model: Any) -> list[Any]:
@@ -62,51 +65,75 @@ def is_plain(layer: Any) -> bool:
 class _ColumnMasks:
     """Masks that keep the columns of each row's own adapter among the stacked ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, forwards: Sequence[_StackedAdapters]) -> None:
+        self._forwards = [forward for forward in forwards if forward.ranks]
         self._names: list[str | None] = []
-        self._masks: dict[tuple[Any, ...], Tensor] = {}
 
     def __call__(self, names: Sequence[str | None]) -> None:
-        if names != self._names:
-            self._names, self._masks = list(names), {}
+        if names == self._names:
+            return
+        self._names = list(names)
+        masks: dict[tuple[Any, ...], Tensor] = {}
+        for forward in self._forwards:
+            weight = forward.weight
+            key = (forward.ranks, weight.dtype, weight.device)
+            if key not in masks:
+                masks[key] = self._mask(forward.ranks).to(weight.device, weight.dtype)
+            forward.mask = masks[key]
 
-    def mask(self, ranks: tuple[tuple[str, int], ...], like: Tensor) -> Tensor:
-        """Return 1 for columns of the row's adapter and 0 elsewhere, (N, 1, sum of the ranks)."""
-        key = (ranks, like.dtype, like.device)
-        if key not in self._masks:
-            owners = [name for name, rank in ranks for _ in range(rank)]
-            rows = [[name == owner for owner in owners] for name in self._names]
-            self._masks[key] = torch.tensor(rows, dtype=like.dtype, device=like.device)[:, None]
-        return self._masks[key]
+    def _mask(self, ranks: tuple[tuple[str, int], ...]) -> Tensor:
+        """Return true for columns of the row's adapter, (N, 1, sum of the ranks)."""
+        owners = [name for name, rank in ranks for _ in range(rank)]
+        return torch.tensor([[[name == owner for owner in owners]] for name in self._names])
+
+
+def _forward_stacked(layer: Any, states: Tensor) -> Tensor:
+    output: Tensor = layer.stacked(states)
+    return output
 
 
 class _StackedAdapters:
     """The forward pass of a linear layer with several adapters."""
 
-    def __init__(self, layer: Any, adapters: Sequence[str], masks: _ColumnMasks) -> None:
-        self._layer, self._base, self._column_masks = layer, layer.base_layer, masks
+    mask: Tensor
+    """1 for columns of the row's adapter and 0 elsewhere, (N, 1, sum of the ranks)."""
+
+    def __init__(self, layer: Any, adapters: Sequence[str]) -> None:
+        self._layer, self._base = layer, layer.base_layer
         names = [name for name in adapters if name in layer.lora_A]
-        self._ranks = tuple((name, layer.r[name]) for name in names)
+        self.ranks = tuple((name, layer.r[name]) for name in names)
         # Shards are whole, and not rounded, while FSDP computes the layer around this one.
         self._in_shards = bool(names) and has_shards(layer.lora_A.parameters())
         if names and not self._in_shards:
             self._stacked = self._stack()
 
+    @property
+    def weight(self) -> Tensor:
+        """A weight of an adapter, with the device of all, and without shards their number format."""
+        name, _ = self.ranks[0]
+        weight: Tensor = self._layer.lora_A[name].weight
+        return weight
+
     def _stack(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
         """Return the matrices of all adapters, (ranks, in) and (out, ranks), in a format or in their own."""
         downs, ups = [], []
-        for name, _ in self._ranks:
+        for name, _ in self.ranks:
             downs.append(self._layer.lora_A[name].weight.to(dtype))
             ups.append(self._layer.lora_B[name].weight.to(dtype) * self._layer.scaling[name])
         return torch.cat(downs), torch.cat(ups, 1)
 
     def __call__(self, states: Tensor) -> Tensor:
         base: Tensor = self._base(states)
-        if not self._ranks:
+        if not self.ranks:
             return base
         down, up = self._stack(base.dtype) if self._in_shards else self._stacked
+        if torch.compiler.is_compiling():  # compiled code cannot set a number of threads
+            return self._add(base, states, down, up)
         largest = max(down.numel(), up.numel())
         with limit_threads(states.shape[:-1].numel() * largest, states.device):
-            inner = linear(states.to(down.dtype), down)
-            inner = inner * self._column_masks.mask(self._ranks, inner)
-            return base + linear(inner, up).to(base.dtype)
+            return self._add(base, states, down, up)
+
+    def _add(self, base: Tensor, states: Tensor, down: Tensor, up: Tensor) -> Tensor:
+        inner = linear(states.to(down.dtype), down)
+        inner = inner * self.mask.to(inner.dtype)
+        return base + linear(inner, up).to(base.dtype)

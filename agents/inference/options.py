@@ -128,9 +128,21 @@ class ModelOptions(Caching, Prompting, Sampling):
     """Learn with attention that computes only the scores that tokens need (flex attention on a GPU), and with the
     product of an adapter inside that of the frozen weights. Less time and memory, and the same gradients up to
     rounding. A model that does not agree with them is trained without. Not with `learner.fsdp_size`."""
+    compile: bool = False
+    """Compile layers by `torch.compile` at their first use, which takes some seconds: for passes of learning, and
+    with `static_cache` for the tokens that are sampled. Values are equal up to rounding. Needs a C++ compiler, on
+    a GPU triton. Not with `quantization`, `learner.fsdp_size`, `learner.deterministic`, or on a GPU with
+    `fused_kernels`."""
     quantization: str = option("none", choices=QUANTIZATIONS)
     """Weights of the frozen model below adapters in 8 or 4 bits (NF4), by bitsandbytes, for sampling and learning.
     Only with an adapter, and not with servers or `learner.fsdp_size`."""
     lora: dict[str, Any] | None = None
     """Arguments of `peft.LoraConfig`, as in `{r: 16, lora_alpha: 32}`; `None` trains all weights. Adapters share
     one frozen base model."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.compile and self.quantization != "none":
+            raise ValueError(
+                f"compile=true does not compile the products of quantization={self.quantization}: set one of them"
+            )

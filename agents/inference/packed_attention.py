@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.library import custom_op
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
@@ -93,14 +94,13 @@ def packed_attention(
     for name in UNKNOWN:
         if options.get(name) is not None:
             raise NotImplementedError(f"packed attention does not know {name}")
-    layout = decode_layout(attention_mask)
     if query.device.type != "cpu":
         flex = interface()["flex_attention"]
-        mask = block_mask(layout, query.device)
+        mask = block_mask(decode_layout(attention_mask), query.device)
         output = flex(module, query, key, value, mask, scaling=scaling)
         return output
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    attended: Tensor = _TiledAttention.apply(query, key, value, layout, scale)  # type: ignore[no-untyped-call]
+    attended, _ = tiled_attention(query, key, value, attention_mask, scale)
     return attended, None
 
 
@@ -182,65 +182,115 @@ def _tile(start: int, lengths: Sequence[int], seen: tuple[slice, ...]) -> Tile:
     return Tile(queries, tuple(keys), hidden)
 
 
-class _TiledAttention(torch.autograd.Function):
-    """Attention tile by tile; H / K heads of queries share a head of keys."""
+# An operator that `torch.compile` calls as it is: compiled code cannot depend on a layout.
+_FORWARD = (
+    "(Tensor query, Tensor key, Tensor value, Tensor layout, float scale) -> (Tensor, Tensor)"
+)
+_BACKWARD = (
+    "(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor result, Tensor normalizers, Tensor layout, "
+    "float scale) -> (Tensor, Tensor, Tensor)"
+)
 
-    @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: Layout, scale: float
-    ) -> Tensor:
-        with torch.autocast(query.device.type, enabled=False):
-            queries, keys, values = _by_key_head(query, key, value, scale)
-            heads, repeats, length, _ = queries.shape
-            size = values.shape[-1]
-            output = values.new_empty(length, heads, repeats, size)
-            normalizers = values.new_empty(heads, repeats, length)
-            for tile in tiles(layout):
-                scores = _scores(queries, keys, tile)
-                _fill_hidden(scores, tile, repeats, -torch.inf)
-                largest = scores.amax(-1, keepdim=True)
-                weights = scores.sub_(largest).exp_()
-                total = weights.sum(-1, keepdim=True)
-                attended = torch.bmm(weights, _take(values, tile)).div_(total)
-                output[tile.queries] = attended.view(heads, repeats, -1, size).permute(2, 0, 1, 3)
-                normalizer = largest.add_(total.log_())
-                normalizers[:, :, tile.queries] = normalizer.view(heads, repeats, -1)
-            result = output.view(1, length, heads * repeats, size).to(query.dtype)
-        ctx.save_for_backward(query, key, value, result, normalizers)
-        ctx.layout, ctx.scale = layout, scale
-        return result
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        query, key, value, result, normalizers = ctx.saved_tensors
-        with torch.autocast(query.device.type, enabled=False):
-            queries, keys, values = _by_key_head(query, key, value, ctx.scale)
-            heads, repeats, length, size = queries.shape
-            grad = grads[0].float().reshape(length, heads, repeats, -1)
-            # sum_j p_j dp_j of each query, by its output
-            means = (grad * result.view(grad.shape)).sum(-1).permute(1, 2, 0)
-            grad = grad.permute(1, 2, 0, 3)
-            query_grad = queries.new_empty(length, heads, repeats, size)
-            key_grad, value_grad = torch.zeros_like(keys), torch.zeros_like(values)
-            for tile in tiles(ctx.layout):
-                weights = _scores(queries, keys, tile, normalizers).exp_()
-                _fill_hidden(weights, tile, repeats, 0.0)
-                received = _rows(grad, tile)
-                _add(value_grad, tile, torch.bmm(weights.transpose(1, 2), received))
-                sources = _take(values, tile)
-                through = torch.baddbmm(_column(means, tile), received, sources.transpose(1, 2))
-                through.mul_(weights)
-                rows = torch.bmm(through, _take(keys, tile))
-                query_grad[tile.queries] = rows.view(heads, repeats, -1, size).permute(2, 0, 1, 3)
-                _add(key_grad, tile, torch.bmm(through.transpose(1, 2), _rows(queries, tile)))
-            query_grad.mul_(ctx.scale)
-        return (
-            query_grad.view(1, length, heads * repeats, size).transpose(1, 2).to(query.dtype),
-            key_grad.unsqueeze(0).to(key.dtype),
-            value_grad.unsqueeze(0).to(value.dtype),
-            None,
-            None,
-        )
+@custom_op("llm_decpomdp::tiled_attention", mutates_args=(), schema=_FORWARD)
+def tiled_attention(
+    query: Tensor, key: Tensor, value: Tensor, layout: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Compute attention tile by tile; H / K heads of queries share a head of keys.
+
+    Returns:
+        The attended values (1, L, H, D), and the normalizer of each query, (K, H / K, L).
+    """
+    with torch.autocast(query.device.type, enabled=False):
+        queries, keys, values = _by_key_head(query, key, value, scale)
+        heads, repeats, length, _ = queries.shape
+        size = values.shape[-1]
+        output = values.new_empty(length, heads, repeats, size)
+        normalizers = values.new_empty(heads, repeats, length)
+        for tile in tiles(decode_layout(layout)):
+            scores = _scores(queries, keys, tile)
+            _fill_hidden(scores, tile, repeats, -torch.inf)
+            largest = scores.amax(-1, keepdim=True)
+            weights = scores.sub_(largest).exp_()
+            total = weights.sum(-1, keepdim=True)
+            attended = torch.bmm(weights, _take(values, tile)).div_(total)
+            output[tile.queries] = attended.view(heads, repeats, -1, size).permute(2, 0, 1, 3)
+            normalizer = largest.add_(total.log_())
+            normalizers[:, :, tile.queries] = normalizer.view(heads, repeats, -1)
+        return output.view(1, length, heads * repeats, size).to(query.dtype), normalizers
+
+
+@custom_op("llm_decpomdp::tiled_attention_backward", mutates_args=(), schema=_BACKWARD)
+def tiled_attention_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    result: Tensor,
+    normalizers: Tensor,
+    layout: Tensor,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of queries, keys and values, in their shapes and formats."""
+    with torch.autocast(query.device.type, enabled=False):
+        queries, keys, values = _by_key_head(query, key, value, scale)
+        heads, repeats, length, size = queries.shape
+        received_by = grad.float().reshape(length, heads, repeats, -1)
+        # sum_j p_j dp_j of each query, by its output
+        means = (received_by * result.view(received_by.shape)).sum(-1).permute(1, 2, 0)
+        received_by = received_by.permute(1, 2, 0, 3)
+        query_grad = queries.new_empty(length, heads, repeats, size)
+        key_grad, value_grad = torch.zeros_like(keys), torch.zeros_like(values)
+        for tile in tiles(decode_layout(layout)):
+            weights = _scores(queries, keys, tile, normalizers).exp_()
+            _fill_hidden(weights, tile, repeats, 0.0)
+            received = _rows(received_by, tile)
+            _add(value_grad, tile, torch.bmm(weights.transpose(1, 2), received))
+            sources = _take(values, tile)
+            through = torch.baddbmm(_column(means, tile), received, sources.transpose(1, 2))
+            through.mul_(weights)
+            rows = torch.bmm(through, _take(keys, tile))
+            query_grad[tile.queries] = rows.view(heads, repeats, -1, size).permute(2, 0, 1, 3)
+            _add(key_grad, tile, torch.bmm(through.transpose(1, 2), _rows(queries, tile)))
+        query_grad.mul_(scale)
+    return (
+        query_grad.view(1, length, heads * repeats, size).transpose(1, 2).to(query.dtype),
+        key_grad.unsqueeze(0).to(key.dtype),
+        value_grad.unsqueeze(0).to(value.dtype),
+    )
+
+
+@tiled_attention.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    rows, heads, length, _size = query.shape
+    output = value.new_empty(rows, length, heads, value.shape[-1], dtype=query.dtype)
+    repeats = heads // key.shape[1]
+    normalizers = value.new_empty(key.shape[1], repeats, length, dtype=torch.float32)
+    return output, normalizers
+
+
+@tiled_attention_backward.register_fake
+def _(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, heads, length, size = query.shape
+    query_grad = query.new_empty(rows, length, heads, size).transpose(1, 2)
+    return query_grad, key.new_empty(key.shape), value.new_empty(value.shape)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    query, key, value, layout, scale = inputs
+    ctx.save_for_backward(query, key, value, *output, layout)
+    ctx.scale = scale
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+    gradients = tiled_attention_backward(grad, *ctx.saved_tensors, ctx.scale)
+    return *gradients, None, None
+
+
+tiled_attention.register_autograd(_differentiate, setup_context=_keep)
 
 
 def _by_key_head(

@@ -51,6 +51,8 @@ class StaticSteps:
         self._tokens = torch.zeros_like(begin.positions)
         self._rows = torch.arange(rows, device=mask.device)  # of the lines
         self._set_adapters = begin.set_adapters
+        # Only for all lines of the memory: later lines leave, and the kernels keep the adapters of all.
+        self._set_adapters()
         self._begins = True
         self._graph: torch.cuda.CUDAGraph | None = None
 
@@ -64,6 +66,7 @@ class StaticSteps:
             layer.keys, layer.values = layer.keys[kept], layer.values[kept]
         self._mask, self._positions = self._mask[kept], self._positions[kept]
         self._tokens, self._rows = self._tokens[kept], torch.arange(len(lines), device=kept.device)
+        self._set_adapters()
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Return the logits (N, V) behind one more token of each line (N,)."""
@@ -72,8 +75,6 @@ class StaticSteps:
             self._graph.replay()
             logits = self._logits
         elif self._begins:
-            # Only here: later rows leave, and the kernels keep the adapters of all.
-            self._set_adapters()
             self._begins = False
             logits = self._step()
             if logits.is_cuda:

@@ -15,9 +15,10 @@ from peft.helpers import disable_input_dtype_casting
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from llm_decpomdp.agents.inference.compiled import CompiledLayers
 from llm_decpomdp.agents.inference.continuous import sample_continuously
 from llm_decpomdp.agents.inference.decoding import attention_span, decoding
-from llm_decpomdp.agents.inference.fused import fused_kernels
+from llm_decpomdp.agents.inference.fused import fused_adapters, fused_kernels
 from llm_decpomdp.agents.inference.log_probs import (
     PromptRows,
     log_probs_of_prompts,
@@ -40,6 +41,7 @@ from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.methods import (
     SamplingMethod,
     ScoringMethod,
+    agrees_with_compiled_layers,
     agrees_with_fused_kernels,
     choose_sampling_method,
     choose_scoring_method,
@@ -61,10 +63,11 @@ class ModelEngine:
         gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
         caching: Options of keys and values; `None` for the defaults.
         fused_kernels: Learn with the kernels of `fused.py`, if the model agrees with them.
+        compile: Compile the layers (`compiled.py`), for learning and for sampling with a static cache.
 
     Raises:
-        ValueError: If `compute_dtype` is unknown, no token ends a completion, or the model has dropout, with which
-            activations that are computed twice would differ.
+        ValueError: If `compute_dtype` is unknown, no token ends a completion, layers cannot be compiled, or the
+            model has dropout, with which activations that are computed twice would differ.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class ModelEngine:
         gradient_checkpointing: bool = False,
         caching: Caching | None = None,
         fused_kernels: bool = False,
+        compile: bool = False,
     ) -> None:
         # Dropout would make the learner's distribution differ from the sampler's.
         self.model = model.eval()
@@ -98,6 +102,8 @@ class ModelEngine:
         self._continued: set[str | None] = set()  # adapters whose samples from a prefix agree
         self._packs: bool | None = None  # unknown until the first use
         self._fuses = fused_kernels  # after the first use, whether the model agrees with them
+        self._compiled = CompiledLayers(model, fused_kernels) if compile else None
+        self._learns_compiled = compile  # after the first use, whether the model agrees with them
         self._score_unpacked: ScoringMethod = padded_log_probs  # known with `_packs`
         self._in_kernels = False  # whether the present pass is one of `_kernels`
         self._span = attention_span(model.config)
@@ -245,6 +251,7 @@ class ModelEngine:
         with (
             self._rounded(dtype),
             decoding(self.model),
+            self._compiled or nullcontext(),
             batched_adapters(self.model, adapters)
             if stack
             else nullcontext(ignore_adapters) as set_adapters,
@@ -312,6 +319,10 @@ class ModelEngine:
                 and self._packs
                 and agrees_with_fused_kernels(self.model, self.compute_dtype, (*prompt, *rows[0]))
             )
+            if self._learns_compiled:
+                self._learns_compiled = self._packs and agrees_with_compiled_layers(
+                    self.model, self.compute_dtype, (*prompt, *rows[0]), self._kernels, self._fuses
+                )
         # Packed rows have no windows, so every layer must see whole rows.
         fits = len(prompt) + max(map(len, rows)) <= self._span
         if self._packs and not fits and not self._warned_of_span:
@@ -395,6 +406,11 @@ class ModelEngine:
                 stack.enter_context(disable_input_dtype_casting(self.model, active=not casts))
             if self._fuses:
                 stack.enter_context(fused_kernels(self.model))
+            if self._compiled is not None and self._learns_compiled:
+                if not self._fuses:
+                    # The layers of peft depend on the name of the adapter.
+                    stack.enter_context(fused_adapters(self.model))
+                stack.enter_context(self._compiled)
             yield
 
     def _recomputing(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:

@@ -71,6 +71,9 @@ SamplingMethod = Callable[..., list[SampledRow]]
 ScoringMethod = Callable[[Any, Sequence[int], Rows, float], Tensor]
 """`padded_log_probs` or `plain_log_probs`."""
 
+Kernels = Callable[[], AbstractContextManager[None]]
+"""Makes a context in which a model computes with other kernels."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -205,19 +208,45 @@ def choose_scoring_method(
 
 def agrees_with_fused_kernels(model: Any, dtype: torch.dtype, tokens: Sequence[int]) -> bool:
     """Check whether packed rows of tokens with fused kernels have the log-probabilities of plain rows."""
-
-    def score(model: Any, prompt: Sequence[int], rows: Rows, divisor: float) -> Tensor:
-        with fused_kernels(model):
-            return log_probs_of_prompts(model, [(prompt, rows)], divisor, tiled=True)
-
     attention = unwrap_peft(model).config._attn_implementation
-    reason = f"attention {attention!r} is not `sdpa` of the interface of transformers"
+    reason: str | None = f"attention {attention!r} is not `sdpa` of the interface of transformers"
     if can_fuse_kernels(model):
-        prompt, rows = _probe_rows(tokens)
-        reason = _scoring_failure(model, dtype, score, prompt, rows) or ""
+        reason = _kernels_failure(model, dtype, tokens, partial(fused_kernels, model), tiled=True)
     if reason:
         logger.warning("model.fused_kernels has no effect with this model: %s", reason)
     return not reason
+
+
+def agrees_with_compiled_layers(
+    model: Any, dtype: torch.dtype, tokens: Sequence[int], kernels: Kernels, tiled: bool
+) -> bool:
+    """Check whether packed rows of tokens with compiled layers have the log-probabilities of plain rows.
+
+    Args:
+        model: A transformers model, or a peft model around one.
+        dtype: The format of computing.
+        tokens: Tokens of the rows.
+        kernels: Makes the context of the compiled layers.
+        tiled: Whether attention in this context reads layouts and not masks.
+    """
+    reason = _kernels_failure(model, dtype, tokens, kernels, tiled)
+    if reason:
+        logger.warning("model.compile has no effect on learning with this model: %s", reason)
+    return not reason
+
+
+def _kernels_failure(
+    model: Any, dtype: torch.dtype, tokens: Sequence[int], kernels: Kernels, tiled: bool
+) -> str | None:
+    """Return why packed rows of tokens with other kernels differ from plain rows; `None` if they do not."""
+
+    def score(model: Any, prompt: Sequence[int], rows: Rows, divisor: float) -> Tensor:
+        # With a gradient, so that the code of learning is compiled.
+        with torch.enable_grad(), kernels():
+            return log_probs_of_prompts(model, [(prompt, rows)], divisor, tiled=tiled).detach()
+
+    prompt, rows = _probe_rows(tokens)
+    return _scoring_failure(model, dtype, score, prompt, rows)
 
 
 def _probe_rows(tokens: Sequence[int]) -> tuple[Sequence[int], Rows]:

@@ -242,6 +242,7 @@ def _compute_like(spec: PolicySpec, learner: PolicySpec) -> PolicySpec:
         attn_implementation=learner.attn_implementation,
         gradient_checkpointing=learner.gradient_checkpointing,
         fused_kernels=learner.fused_kernels,
+        compile=learner.compile,
     )
 
 

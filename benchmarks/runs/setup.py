@@ -24,6 +24,7 @@ from llm_decpomdp.algorithms.training.trainer_options import (
     TrainerOptions,
     check_credit,
 )
+from llm_decpomdp.benchmarks.config.compiled import check_compiled
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
 from llm_decpomdp.benchmarks.config.in_flight import check_in_flight
 from llm_decpomdp.benchmarks.config.load import NOBODY_ASKED, asks_outside, read_config
@@ -245,6 +246,7 @@ def check_run(config: Config, env: DecPOMDPEnv) -> CheckedRun:
         check_placement(config, team.policies)
     if config.algorithm.rollout.in_flight:
         check_in_flight(config, team.policies)
+    check_compiled(config, team.policies)
     try:
         algorithm = ALGORITHMS[config.algorithm.name]
         if config.algorithm.preferences is not None and not algorithm.supports_stored_pairs:

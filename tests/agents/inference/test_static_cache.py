@@ -12,8 +12,9 @@ from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample, sample_static
 from llm_decpomdp.agents.inference.static_cache import StaticSteps
-from llm_decpomdp.agents.loading import load_policy
+from llm_decpomdp.agents.loading import load_policy, load_team
 from llm_decpomdp.agents.models.methods import METHODS
+from llm_decpomdp.agents.policy_spec import PolicySpec
 from tests.agents.conftest import SIZE, Make
 
 END = 0
@@ -97,6 +98,29 @@ def test_rows_of_adapters_keep_them(make_policy: Make, tmp_path: Any) -> None:
         texts.append([c.tokens for c in policy.generate(["abc", "de"], 5)[0]])
         assert policy.engine.sampling_method is (sample_static if static else sample)
     assert texts[0] == texts[1]
+
+
+def test_a_row_that_ends_at_once_leaves_the_adapters_of_the_others(
+    make_policy: Make, tmp_path: Any
+) -> None:
+    make_policy().save(tmp_path)
+    answers = []
+    for static in (False, True):
+        spec = PolicySpec(
+            name=str(tmp_path),
+            max_new_tokens=12,
+            compute_dtype="float32",
+            lora={"r": 4, "target_modules": "all-linear"},
+            static_cache=static,
+        )
+        team: Any = load_team({"a": "a", "b": "b"}, {"a": spec, "b": spec})
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for weight in (weight for policy in team.values() for weight in policy.parameters()):
+                weight.copy_(torch.randn(weight.shape, generator=generator) / 8)
+        groups = team["a"].engine.generate([(policy, "abc") for policy in team.values()], 24)
+        answers.append([c.tokens for group in groups for c in group])
+    assert min(map(len, answers[0])) == 1 and answers[0] == answers[1]
 
 
 def test_a_model_with_windows_refuses_and_says_what_to_set() -> None:

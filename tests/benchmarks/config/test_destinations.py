@@ -68,6 +68,7 @@ MODEL: dict[str, Any] = {
     "model.attn_implementation": "eager",
     "model.gradient_checkpointing": True,
     "model.fused_kernels": True,
+    "model.compile": True,
     "model.prefix_cache": 0.0,
     "model.static_cache": True,
     "model.lora": {"r": 3},

@@ -14,6 +14,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from llm_decpomdp.agents.inference import compiled
 from llm_decpomdp.benchmarks.runs.setup import load_config
 from tools.performance.gpu import __main__ as command
 from tools.performance.gpu import runs, settings, steps, trials
@@ -39,6 +40,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 def setting(model: str, monkeypatch: pytest.MonkeyPatch) -> GpuSettings:
     """Two completions of four tokens on a CPU, and trials in this process."""
     monkeypatch.setattr(settings, "compare", in_this_process)
+    monkeypatch.setattr(compiled, "BACKEND", "eager")
     return GpuSettings(
         {"tiny": model}, ["tiny"], "cpu", 0, 8.0, "float32", 2, [3], 4, 40, 1, {}, None, 4, 3
     )
@@ -70,7 +72,7 @@ def test_a_written_model_has_its_shape_and_random_weights(model: str) -> None:
 
 
 def test_sampling_and_learning_do_the_same_work_as_their_rivals(setting: GpuSettings) -> None:
-    names = ("ours, static cache", "ours", "generate")
+    names = ("ours, static cache", "ours, static cache, compiled", "ours", "generate")
     assert units(steps.sampling(setting)) == {f"{name}, 3 rows, tiny": 12 for name in names}
     outcome = steps.learning(setting)
     packed, padded = outcome.sections[0]
@@ -99,10 +101,10 @@ def test_an_update_of_own_models_and_of_adapters(setting: GpuSettings) -> None:
 
 def test_options_of_learning_do_the_same_work(setting: GpuSettings) -> None:
     outcome = steps.options_of_learning(setting)
-    assert set(units(outcome).values()) == {2 * 2 * 4} and len(units(outcome)) == 5
-    *_, everything = (row.variant.arguments for row in outcome.sections[0])
+    assert set(units(outcome).values()) == {2 * 2 * 4} and len(units(outcome)) == 6
+    *_, everything, layers = (row.variant.arguments for row in outcome.sections[0])
     options = ("fused_kernels", "tokens_per_pass", "fused_adamw")
-    assert all(everything[name] for name in options)
+    assert all(everything[name] for name in options) and layers["compile"]
 
 
 def test_equal_updates_of_two_processes_have_equal_weights(setting: GpuSettings) -> None:

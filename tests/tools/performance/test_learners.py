@@ -76,11 +76,12 @@ def test_the_variants_of_learning_are_judged_against_ours() -> None:
         Measured(variant, (Measurement(10, 1.0 + i, 2.0, 100.0 * (1 + i), {}, {}),))
         for i, variant in enumerate(names)
     ]
-    speed, memory, *_, floor, fused = learning.judge(section, "float32")
+    speed, memory, *_, floor, fused, compiled = learning.judge(section, "float32")
     assert (speed.goal, memory.goal) == (learning.SPEED, learning.MEMORY)
     assert (speed.met, memory.met) == (False, True)
     assert floor.goal.name == "speed against the floor, float32"
     assert fused.goal.name == "fused kernels against the floor, float32"
+    assert compiled.goal.name == "fused and compiled against the floor, float32"
     assert all(j.met is None for j in learning.judge(section, "bfloat16"))
 
 

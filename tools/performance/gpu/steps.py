@@ -50,6 +50,11 @@ def sampling(setting: GpuSettings) -> StepOutcome:
     """Compare our sampling with `generate` and with continuous batching of transformers, by number of rows."""
     ways: dict[str, dict[str, object]] = {
         "ours, static cache": {"work": "sampling", "static_cache": True},
+        "ours, static cache, compiled": {
+            "work": "sampling",
+            "static_cache": True,
+            "compile": True,
+        },
         "ours": {"work": "sampling"},
         "generate": {"work": "generate"},
         "continuous batching": {"work": "continuous"},
@@ -118,7 +123,9 @@ def options_of_learning(setting: GpuSettings) -> StepOutcome:
         "several prompts in a pass": {"tokens_per_pass": 4096},
         "fused AdamW": {"fused_adamw": True},
     }
-    ways["all options"] = {name: value for way in ways.values() for name, value in way.items()}
+    ways["all of these"] = {name: value for way in ways.values() for name, value in way.items()}
+    # On a GPU not with fused kernels.
+    ways["compiled layers"] = {"compile": True}
     case: dict[str, object] = {"work": "update", "tasks": _tasks(), "weights": "adapters"}
 
     def variants(size: str) -> list[Variant]:

@@ -2,7 +2,8 @@
 
 Forward and backward passes of groups of siblings with different lengths: `CausalLM.log_probs` against a padded
 batch of the same rows with logits only for completions, and a forward pass for each row. Equal gradient norms
-show that all do the same work. "Fused kernels" has `model.fused_kernels`. The floor has only the matrix products,
+show that all do the same work. "Fused kernels" has `model.fused_kernels`, and "fused and compiled" `model.compile`
+too. The floor has only the matrix products,
 with each prompt computed once.
 """
 
@@ -41,6 +42,12 @@ def variants(case: Mapping[str, Any], dtype: str) -> list[trials.Variant]:
         trials.Variant(f"a padded batch a group, {dtype}", FILE, "padded_batch", apart),
         trials.Variant(f"row by row, all logits, {dtype}", FILE, "one_by_one", case),
         trials.Variant(f"fused kernels, {dtype}", FILE, "ours", {**case, "fused_kernels": True}),
+        trials.Variant(
+            f"fused and compiled, {dtype}",
+            FILE,
+            "ours",
+            {**case, "fused_kernels": True, "compile": True},
+        ),
         trials.Variant(f"floor, {dtype}", "models/product_floors.py", "learning", case),
     ]
 
@@ -48,7 +55,7 @@ def variants(case: Mapping[str, Any], dtype: str) -> list[trials.Variant]:
 def judge(measured: Sequence[trials.Measured], dtype: str) -> list[trials.Judgement]:
     """Judge ours against each other variant; the bounds are for float32 against one padded batch."""
     learner, *rivals, floor = measured
-    fused = rivals[-1]
+    *_, fused, compiled = rivals
     judgements = []
     for rival in rivals:
         name = rival.variant.name
@@ -64,6 +71,9 @@ def judge(measured: Sequence[trials.Measured], dtype: str) -> list[trials.Judgem
         *judgements,
         trials.speed(trials.Goal(f"speed against the floor, {dtype}"), learner, floor),
         trials.speed(trials.Goal(f"fused kernels against the floor, {dtype}"), fused, floor),
+        trials.speed(
+            trials.Goal(f"fused and compiled against the floor, {dtype}"), compiled, floor
+        ),
     ]
 
 
@@ -79,7 +89,7 @@ def main(
     json_file: trials.JsonFile = None,
 ) -> None:
     """Measure learning, and judge it by its goals."""
-    minutes = rounds * 6 * len(dtype) * SECONDS / 60
+    minutes = rounds * 7 * len(dtype) * SECONDS / 60
     trials.progress(f"takes about {minutes:.0f} minutes with the offline model on two cores")
     results = trials.Comparisons(rounds, trials.environment(tuned, threads))
     env = workload.environment()

@@ -241,6 +241,7 @@ def build_team(case: Case, agents: Sequence[str]) -> dict[str, Policy]:
         device=case.device,
         static_cache=case.static_cache,
         fused_kernels=case.fused_kernels,
+        compile=case.compile,
         lora=LORA if adapters else None,
     )
     names = {agent: "all" if shared else agent for agent in agents}

@@ -43,6 +43,7 @@ class Case:
     adapter for each)."""
     static_cache: bool = False
     fused_kernels: bool = False
+    compile: bool = False
     fused_adamw: bool = False
     tokens_per_pass: int | None = None
     """Most tokens of a pass of learning with several prompts; `None` for a prompt a pass."""
@@ -55,6 +56,7 @@ class Case:
             device=self.device,
             caching=Caching(static_cache=self.static_cache),
             fused_kernels=self.fused_kernels,
+            compile=self.compile,
         )
 
 
