@@ -240,7 +240,8 @@ def tiled_attention_backward(
         means = (received_by * result.view(received_by.shape)).sum(-1).permute(1, 2, 0)
         received_by = received_by.permute(1, 2, 0, 3)
         query_grad = queries.new_empty(length, heads, repeats, size)
-        key_grad, value_grad = torch.zeros_like(keys), torch.zeros_like(values)
+        # Contiguous, as compiled code expects.
+        key_grad, value_grad = keys.new_zeros(keys.shape), values.new_zeros(values.shape)
         for tile in tiles(decode_layout(layout)):
             weights = _scores(queries, keys, tile, normalizers).exp_()
             _fill_hidden(weights, tile, repeats, 0.0)

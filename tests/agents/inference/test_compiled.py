@@ -243,7 +243,7 @@ def test_quantized_weights_are_an_error() -> None:
 def test_a_model_that_cannot_be_compiled_learns_without(
     make_policy: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no code")
 
     policy = make_policy()

@@ -19,6 +19,8 @@ from llm_decpomdp.agents.inference.packed_attention import (
     block_mask,
     decode_layout,
     packed_attention,
+    tiled_attention,
+    tiled_attention_backward,
     tiles,
 )
 from llm_decpomdp.agents.loading import load_policy
@@ -94,6 +96,19 @@ def test_other_scores_than_products_are_refused() -> None:
     states = torch.randn(1, 2, 12, 4)
     with pytest.raises(NotImplementedError, match="packed attention does not know softcap"):
         packed_attention(None, states, states, states, encode_layout(((5, (7,)),)), softcap=3.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_compiled_code_knows_the_shapes_and_strides_of_the_operators(dtype: torch.dtype) -> None:
+    def states(heads: int) -> Tensor:
+        return torch.randn(1, 12, heads, 8).to(dtype).transpose(1, 2)  # as layers make them
+
+    query, key, value = states(4), states(2), states(2)
+    layout, checks = encode_layout(((5, (7,)),)), ("test_schema", "test_faketensor")
+    torch.library.opcheck(tiled_attention, (query, key, value, layout, 0.5), test_utils=checks)
+    result, normalizers = tiled_attention(query, key, value, layout, 0.5)
+    arguments = (torch.ones_like(result), query, key, value, result, normalizers, layout, 0.5)
+    torch.library.opcheck(tiled_attention_backward, arguments, test_utils=checks)
 
 
 PROMPTS = ((PROMPT, ROWS), ((7, 8), ((9, 1), (3, 3, 3, 0))), (PROMPT, ((5,),)))

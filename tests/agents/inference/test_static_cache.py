@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -113,14 +114,15 @@ def test_a_row_that_ends_at_once_leaves_the_adapters_of_the_others(
             lora={"r": 4, "target_modules": "all-linear"},
             static_cache=static,
         )
-        team: Any = load_team({"a": "a", "b": "b"}, {"a": spec, "b": spec})
+        short = replace(spec, max_new_tokens=1)
+        team: Any = load_team({"a": "a", "b": "b", "c": "c"}, {"a": spec, "b": short, "c": spec})
         generator = torch.Generator().manual_seed(0)
         with torch.no_grad():
             for weight in (weight for policy in team.values() for weight in policy.parameters()):
                 weight.copy_(torch.randn(weight.shape, generator=generator) / 8)
-        groups = team["a"].engine.generate([(policy, "abc") for policy in team.values()], 24)
+        groups = team["a"].engine.generate([(policy, "abc") for policy in team.values()], 2)
         answers.append([c.tokens for group in groups for c in group])
-    assert min(map(len, answers[0])) == 1 and answers[0] == answers[1]
+    assert [len(tokens) for tokens in answers[0]].count(1) >= 2 and answers[0] == answers[1]
 
 
 def test_a_model_with_windows_refuses_and_says_what_to_set() -> None:
