@@ -21,7 +21,6 @@ from torch.nn.functional import linear
 
 from llm_decpomdp.agents.inference.decoding import limit_threads
 from llm_decpomdp.agents.inference.sampler import SetAdapters
-from llm_decpomdp.agents.models.weights import has_shards
 
 
 def can_batch_adapters(model: Any) -> bool:
@@ -102,8 +101,9 @@ class _StackedAdapters:
         self._layer, self._base = layer, layer.base_layer
         names = [name for name in adapters if name in layer.lora_A]
         self.ranks = tuple((name, layer.r[name]) for name in names)
-        # Shards are whole, and not rounded, while FSDP computes the layer around this one.
-        self._in_shards = bool(names) and has_shards(layer.lora_A.parameters())
+        # Shards, of torch's DTensor, are whole, and not rounded, while FSDP computes the layer around this one.
+        weights = [layer.lora_A[name].weight for name in names]
+        self._in_shards = any(hasattr(weight, "full_tensor") for weight in weights)
         if names and not self._in_shards:
             self._stacked = self._stack()
 
