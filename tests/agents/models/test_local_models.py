@@ -126,7 +126,7 @@ def test_code_in_the_folder_of_a_model_is_refused_without_a_question(
 
 
 def test_every_loading_of_a_model_says_that_its_code_is_not_trusted() -> None:
-    loaders = ("AutoModelForCausalLM", "AutoConfig", "AutoTokenizer", "kinds")
+    loaders = ("AutoModelForCausalLM", "AutoConfig", "AutoTokenizer", "kinds", "model_class")
     calls = [
         (path, node)
         for path in [
