@@ -292,7 +292,8 @@ def _is_changed(options: Options, name: str) -> bool:
 def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     """Refuse what pydantic would convert, such as True to 1, and convert numbers of numpy."""
     name = str(info.field_name)
-    if isinstance(value, str):
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if isinstance(value, str) or is_number:  # "gspo", or 0.1 of `kl`: the option that switches the section on
         for section in sections_of(cls, name):
             return {section.switch: value} if section.switch else value
     types, limits = _types(cls, name), cls.__dataclass_fields__[name].metadata

@@ -1,4 +1,4 @@
-"""Credit assignment in whole episodes (`mode=episodes`): completions are compared with those of other groups."""
+"""Credit assignment in whole episodes (`rollout.mode=episodes`): comparison of completions with other groups."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Importance sampling: weights with bounds, for samples that another policy than the current one has drawn.
 
 mu is the policy that sampled, by the recorded log-probabilities (`Completion.log_probs`), pi the policy before its
-first step with the samples. They differ if rollouts are older than the weights (`lag`), if a server computes in
-another precision, and in bfloat16. The ratios are
+first step with the samples. They differ if rollouts are older than the weights (`max_async_level`), if a server
+computes in another precision, and in bfloat16. The ratios are
 
     r_gt = pi_gt / mu_gt  (level token),    r_g = prod_t r_gt, the same on all tokens  (level sequence)
 

@@ -5,9 +5,9 @@
 | section `magrpo` or `mt_magrpo`          | `algorithm`, with `name: magrpo`             |
 | section `marloo`, `maremax` or `mareinforce` | `algorithm`, with this name              |
 | section `grpo`                           | `algorithm`, with `name: grpo` and one agent |
-| in any of them `joint_mode`              | the same, with `plan: tree`                  |
+| in any of them `joint_mode`              | the same, with `rollout.mode: tree`          |
 | in them the keys of `SECTION_KEYS`       | other sections, as listed there              |
-| the keys of `ROOT_KEYS`                 | as listed there                              |
+| the keys of `ROOT_KEYS`                  | as listed there                              |
 | `dataset.type`, or else `dataset.name`   | `env.id`, as `ENVIRONMENTS` says             |
 | section `wandb`                          | `output.trackers.wandb`, which takes its keys |
 

@@ -20,9 +20,9 @@ from llm_decpomdp.benchmarks.runs.data import load_env
 from llm_decpomdp.benchmarks.runs.results import stored_rows
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.coding.division import DividedReference, divide_reference
+from llm_decpomdp.envs.coding.roles import MainRole
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Sandbox, SandboxError
-from llm_decpomdp.envs.source_code.completion import read
 from llm_decpomdp.utils.storage import write_atomically
 
 
@@ -35,13 +35,17 @@ class WrittenDemonstrations:
     """Problems of the split, without those that are left out."""
     left_out: int
     """Problems that are evaluated, by `without`."""
+    divided: int
+    """Problems with at least one division."""
     origins: Counter[str]
+    """Number of divisions of each origin."""
 
     def lines(self) -> Iterator[str]:
         """Yield the result in words."""
         kinds = ", ".join(f"{name} {count}" for name, count in self.origins.most_common())
-        share = f"{self.origins.total()} of {self.problems} problems"
-        yield f"{share} have a division whose tests are shared work ({kinds or 'none'})"
+        share = f"{self.divided} of {self.problems} problems"
+        yield f"{share} have a division whose tests are shared work"
+        yield f"{self.origins.total()} divisions were written ({kinds or 'none'})"
         if self.left_out:
             yield f"{self.left_out} problems are left out, as they are evaluated"
         yield str(self.path)
@@ -77,12 +81,16 @@ def write_demonstrations(
         same_parameters: See `divide_reference`.
         programs: A run or an evaluation of one agent (`env.num_agents: 1`) on problems of the split. Its programs
             that pass all tests are divided instead of the references.
-        per_problem: Most demonstrations of a problem. A reference gives one, so this concerns `programs`.
+        per_problem: Most divisions of a problem; more than 1 needs `programs`.
 
     Raises:
         ConfigError: If an argument is wrong.
         RunError: If the sandbox fails.
     """
+    if per_problem > 1 and programs is None:
+        raise ConfigError(
+            f"per_problem={per_problem} means nothing without programs: a reference has one division"
+        )
     env = load_env(env_id, source, split)
     if env.possible_agents != ["aux_0", "main_0"]:
         raise ConfigError(
@@ -105,6 +113,7 @@ def write_demonstrations(
             f"{programs} has no program that passes all tests of a problem of {split!r} of {env_id}"
         )
     origins: Counter[str] = Counter()
+    divided = 0
     rows: list[dict[str, Any]] = []
     console = Console(stderr=True)
     hidden = not console.is_terminal
@@ -117,12 +126,13 @@ def write_demonstrations(
             raise RunError(str(error)) from error
         shared = [one for one in found if one.division.shared() >= min_shared]
         shared.sort(key=lambda one: (-one.division.shared(), -one.balance))
+        divided += bool(shared)
         for division in shared[:per_problem]:
             origins[division.origin] += 1
             rows += _rows(env, task, division, first)
     with writing(output):
         write_atomically(output, "".join(json.dumps(row) + "\n" for row in rows))
-    return WrittenDemonstrations(output, len(kept), len(tasks) - len(kept), origins)
+    return WrittenDemonstrations(output, len(kept), len(tasks) - len(kept), divided, origins)
 
 
 def correct_programs(folder: Path) -> dict[str, list[str]]:
@@ -160,7 +170,8 @@ def _divisions(
         if found is not None:
             yield found
         return
-    for code in dict.fromkeys(read(text, task.entry_point).code for text in texts):
+    role = MainRole()  # of an agent alone
+    for code in dict.fromkeys(role.read(task, text).code for text in texts):
         solved = replace(task, references={"main_0": code})
         found = divide_reference(solved, sandbox, same_parameters=same_parameters)
         if found is not None:

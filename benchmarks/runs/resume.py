@@ -212,16 +212,19 @@ def _check_schedule(
             lag,
             len(old),
         )
+    aggregation = run.learner.joint_aggregation.name
     falling = {
-        "lr_schedule": algorithm.lr_schedule != "constant",
-        "joint_aggregation": run.learner.joint_aggregation.name == "annealed",
+        "lr_schedule": (algorithm.lr_schedule, algorithm.lr_schedule != "constant"),
+        "joint_aggregation": (aggregation, aggregation == "annealed"),
     }
-    for key in (key for key, falls in falling.items() if falls and len(new) != len(old)):
+    for key, (value, falls) in falling.items():
+        if not falls or len(new) == len(old):
+            continue
         logger.warning(
             "algorithm.%s=%s now falls to the end of %d updates and fell to that of %d before: the run "
             "will not equal one that was this long from the start",
             key,
-            getattr(run.learner, key),
+            value,
             len(new),
             len(old),
         )
