@@ -292,11 +292,13 @@ def _is_changed(options: Options, name: str) -> bool:
 def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     """Refuse what pydantic would convert, such as True to 1, and convert numbers of numpy."""
     name = str(info.field_name)
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if isinstance(value, str) or is_number:  # "gspo", or 0.1 of `kl`: the option that switches the section on
-        for section in sections_of(cls, name):
-            return {section.switch: value} if section.switch else value
     types, limits = _types(cls, name), cls.__dataclass_fields__[name].metadata
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    for section in sections_of(cls, name):
+        if value is None and NoneType not in types:
+            return {}  # a section that is off
+        if section.switch and (isinstance(value, str) or is_number):
+            return {section.switch: value}
     if isinstance(value, list) and any(get_origin(kind) is list for kind in types):
         is_text = all(isinstance(item, str) for item in value)
         if list[str] in types and info.context != FROM_TEXT and not is_text:

@@ -87,6 +87,14 @@ def test_a_section_is_an_object_or_a_mapping_and_errors_name_it() -> None:
         refuse_changes(trip, ["walk.speed", "walk.steps"], "rain")
 
 
+def test_a_section_is_off_with_none_and_on_with_the_value_of_its_switch() -> None:
+    assert TripOptions(walk=None) == TripOptions()  # type: ignore[arg-type]
+    kl = LearnerOptions(kl=0.1).kl  # type: ignore[arg-type]
+    assert kl.coefficient == 0.1
+    with pytest.raises(ValueError, match="walk must be a mapping of options, got 3"):
+        TripOptions(walk=3)  # type: ignore[arg-type]
+
+
 def test_the_error_for_a_former_name_has_the_present_one() -> None:
     with pytest.raises(TypeError, match="the option 'rush' is called 'haste' now"):
         TripOptions(rush=True)  # type: ignore[call-arg]

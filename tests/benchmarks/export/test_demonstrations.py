@@ -118,8 +118,9 @@ OWN = f"def squares(xs):{SQUARES}"
 def test_own_programs_that_pass_are_divided_instead_of_references(
     source: str, tmp_path: Path
 ) -> None:
-    right, other, wrong = OWN, OWN.replace("x * x", "x ** 2"), OWN.replace("x * x", "x ** 3")
-    groups = [samples((right, 1), (wrong, 0)), samples((right, 1), (f"```\n{other}```", 1))]
+    right, wrong = OWN, OWN.replace("x * x", "x ** 3")
+    other = SQUARES.removeprefix("\n").replace("x * x", "x ** 2")  # continues the prompt
+    groups = [samples((right, 1), (wrong, 0)), samples((right, 1), (other, 1))]
     folder, output = evaluation(tmp_path / "single", groups), tmp_path / "lessons.jsonl"
     for per_problem in (1, 5):
         result = write_demonstrations(
@@ -130,7 +131,7 @@ def test_own_programs_that_pass_are_divided_instead_of_references(
             programs=folder,
             per_problem=per_problem,
         )
-        assert sum(result.origins.values()) == min(per_problem, 2)
+        assert result.divided == 1 and sum(result.origins.values()) == min(per_problem, 2)
     texts = [json.loads(line)["completion"] for line in output.read_text().splitlines()]
     assert len(texts) == 4 and not any("** 3" in text for text in texts)
     assert any("** 2" in text for text in texts)
@@ -142,6 +143,10 @@ def test_programs_of_a_team_are_refused(source: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="num_agents=1"):
         write_demonstrations(
             "humaneval-v0", "test", tmp_path / "a.jsonl", source=source, programs=folder
+        )
+    with pytest.raises(ConfigError, match="per_problem=2 means nothing without programs"):
+        write_demonstrations(
+            "humaneval-v0", "test", tmp_path / "a.jsonl", source=source, per_problem=2
         )
     none = evaluation(tmp_path / "none", [samples(("def length(xs): pass", 0))])
     with pytest.raises(ConfigError, match="no program"):
