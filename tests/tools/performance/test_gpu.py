@@ -230,7 +230,7 @@ def test_a_variant_that_fails_does_not_stop_the_others(
 
     monkeypatch.setitem(trials.VARIANTS, "generate", broken)
     outcome = steps.sampling(setting)
-    assert len(units(outcome)) == 2
+    assert len(units(outcome)) == 3
     lines = [*steps.failures({"sampling": outcome})]
     assert lines == ["sampling, generate, 3 rows, tiny: failed: generate is broken"]
 
