@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         CheckpointManager as CheckpointManager,
     )
     from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation as PeriodicEvaluation
+    from llm_decpomdp.algorithms.training.rollout_source import RolloutSource as RolloutSource
     from llm_decpomdp.algorithms.training.rollout_source import SampledSource as SampledSource
     from llm_decpomdp.algorithms.training.run_log import RunLog as RunLog
     from llm_decpomdp.algorithms.training.trainer import Trainer as Trainer
@@ -58,7 +59,7 @@ else:
             "llm_decpomdp.algorithms.training.callbacks": ["TrainerCallback"],
             "llm_decpomdp.algorithms.training.checkpoint_manager": ["CheckpointManager"],
             "llm_decpomdp.algorithms.training.evaluation": ["PeriodicEvaluation"],
-            "llm_decpomdp.algorithms.training.rollout_source": ["SampledSource"],
+            "llm_decpomdp.algorithms.training.rollout_source": ["RolloutSource", "SampledSource"],
             "llm_decpomdp.algorithms.training.run_log": ["RunLog"],
             "llm_decpomdp.algorithms.training.trainer": ["Trainer"],
             "llm_decpomdp.algorithms.training.trainer_options": ["TrainerOptions"],

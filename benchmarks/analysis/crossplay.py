@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms import Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.folder import (
     EvaluationResult,

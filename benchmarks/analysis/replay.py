@@ -15,12 +15,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from llm_decpomdp.algorithms import Group, Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout import (
-    Group,
     Parent,
-    Start,
     StepOutcome,
-    TextEnv,
     reset_branch,
     step_branches,
 )

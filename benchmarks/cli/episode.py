@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.agents.remote.endpoint import Endpoint
-from llm_decpomdp.agents.scripted import Gold, RandomText, Scripted
+from llm_decpomdp.agents import Endpoint, Gold, RandomText
+from llm_decpomdp.agents.scripted import Scripted
 from llm_decpomdp.algorithms.rollouts.collection import sample_groups
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_run_errors
 from llm_decpomdp.benchmarks.evaluation import teams
@@ -69,7 +69,7 @@ def make_policy(name: str, base_url: str | None, key_variable: str | None) -> Po
     try:
         if behind_server:
             return Endpoint(name, base_url, key_variable=key_variable or "OPENAI_API_KEY")
-        from llm_decpomdp.agents.loading import load_policy
+        from llm_decpomdp.agents import load_policy
 
         print(f"loading {name} ...", file=sys.stderr, flush=True)
         return load_policy(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from llm_decpomdp.agents.policy_spec import PolicySpec
+from llm_decpomdp.agents import PolicySpec
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
 

@@ -38,7 +38,7 @@ def writing(path: Path) -> Iterator[None]:
 def failures() -> tuple[type[Exception], ...]:
     """Return the errors that may end a run which has begun."""
     # Imported here, so that `--help` does without.
-    from llm_decpomdp.agents.remote.endpoint import EndpointError
+    from llm_decpomdp.agents import EndpointError
     from llm_decpomdp.agents.remote.options import SamplerError
     from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
     from llm_decpomdp.envs.feedback.experts import ExpertError

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rich.filesize import decimal
 
-from llm_decpomdp.agents.loading import TeamSpec, freeze, load_team
+from llm_decpomdp.agents import PolicySpec, load_team
+from llm_decpomdp.agents.loading import TeamSpec, freeze
 from llm_decpomdp.agents.partner_pool import PartnerPool
-from llm_decpomdp.agents.policy_spec import POOL, PolicySpec, bases
+from llm_decpomdp.agents.policy_spec import POOL, bases
 from llm_decpomdp.agents.saved_team import MANIFEST, check_trust, declaration, identify_team
 from llm_decpomdp.algorithms.training import checkpoint as checkpoints
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -23,7 +24,7 @@ from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
-    from llm_decpomdp.agents.models.causal_lm import CausalLM
+    from llm_decpomdp.agents import CausalLM
     from llm_decpomdp.benchmarks.config.schema import Config
 
 logger = logging.getLogger(__name__)

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from llm_decpomdp.agents import PolicySpec
 from llm_decpomdp.agents.models.local_models import saved_adapter
-from llm_decpomdp.agents.policy_spec import PolicySpec, bases
+from llm_decpomdp.agents.policy_spec import bases
 from llm_decpomdp.agents.remote.options import check_untruncated
-from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms import Algorithm, LearnerOptions
 from llm_decpomdp.algorithms.training.trainer_options import PASSES, check_sharded
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config

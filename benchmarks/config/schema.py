@@ -17,24 +17,22 @@ import yaml
 from llm_decpomdp.agents.inference.options import ModelOptions
 from llm_decpomdp.agents.partner_pool import PartnerOptions
 from llm_decpomdp.agents.remote.options import SamplerOptions
+from llm_decpomdp.algorithms import LearnerOptions, RolloutOptions, TrainerOptions
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.learner_options import (
     AggregationOptions,
     ImportanceSamplingOptions,
     KLOptions,
-    LearnerOptions,
     ObjectiveOptions,
     StepOptions,
     TruncationOptions,
 )
 from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.trainer_options import (
     RewardScoreOptions,
     ShardOptions,
     StorageOptions,
-    TrainerOptions,
     WarmStartOptions,
     check_scores,
 )

@@ -26,11 +26,11 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any
 
+from llm_decpomdp.agents import PolicySpec
 from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.agents.models.local_models import known_context
 from llm_decpomdp.agents.policy_spec import (
     POOL,
-    PolicySpec,
     check_declaration,
     check_device,
     endpoint_address,

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
+from llm_decpomdp.algorithms import TrainerCallback
 from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.plugins import entry_point_plugins, find, is_added
@@ -34,8 +34,7 @@ from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomica
 from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-    from llm_decpomdp.algorithms.training.trainer import Trainer
+    from llm_decpomdp.algorithms import Rollout, Trainer
 
 TRACKERS = ("tensorboard", "wandb", "trackio")
 """Names of trackers and of the packages that they need."""

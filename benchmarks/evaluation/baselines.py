@@ -26,11 +26,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from llm_decpomdp.agents.policy_spec import PolicySpec
-from llm_decpomdp.agents.scripted import Gold, RandomText
-from llm_decpomdp.algorithms import NAMES
+from llm_decpomdp.agents import Gold, PolicySpec, RandomText
+from llm_decpomdp.algorithms import NAMES, Start
 from llm_decpomdp.algorithms.rollouts.collection import Act
-from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_config_errors
 from llm_decpomdp.benchmarks.config.schema import Config

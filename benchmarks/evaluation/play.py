@@ -16,7 +16,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
+from llm_decpomdp.agents import Endpoint, EndpointError
+from llm_decpomdp.algorithms import Group, Rollout, Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.collection import (
     Act,
     Move,
@@ -25,15 +26,7 @@ from llm_decpomdp.algorithms.rollouts.collection import (
     sample_groups,
 )
 from llm_decpomdp.algorithms.rollouts.histories import restore_histories
-from llm_decpomdp.algorithms.rollouts.rollout import (
-    Completions,
-    Group,
-    Parent,
-    Rollout,
-    Start,
-    TextEnv,
-    Timer,
-)
+from llm_decpomdp.algorithms.rollouts.rollout import Completions, Parent, Timer
 from llm_decpomdp.algorithms.training.metrics import episode_row, reward_metrics
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.benchmarks.runs.results import sequential_tokens

@@ -25,8 +25,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
+from llm_decpomdp.algorithms import Start
 from llm_decpomdp.algorithms.rollouts.collection import Act
-from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError, differences, in_short
 from llm_decpomdp.benchmarks.config.plugins import origins_of
 from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, find_baseline_name

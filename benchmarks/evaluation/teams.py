@@ -10,18 +10,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.agents.loading import load_team
-from llm_decpomdp.agents.policy_spec import PolicySpec
-from llm_decpomdp.agents.remote.endpoint import Endpoint
+from llm_decpomdp.agents import Endpoint, PolicySpec, RandomText, load_saved_team, load_team
 from llm_decpomdp.agents.saved_team import (
     MANIFEST,
     check_trust,
     declaration,
     identify_team,
-    load_saved_team,
     read_manifest,
 )
-from llm_decpomdp.agents.scripted import RandomText
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.inputs import parse_overrides
@@ -101,7 +97,7 @@ def make_greedy(team: Team) -> None:
             # Servers have no greedy mode; temperature 0 is what their protocol offers.
             policy.temperature = 0.0
         elif isinstance(policy, TrainablePolicy):
-            from llm_decpomdp.agents.models.causal_lm import CausalLM
+            from llm_decpomdp.agents import CausalLM
 
             if isinstance(policy, CausalLM):
                 policy.sampling = replace(policy.sampling, temperature=0.0)

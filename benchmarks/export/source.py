@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms import ALGORITHMS, Group, Rollout
 from llm_decpomdp.algorithms.learning.advantages import group_advantages, progress, returns
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import team_spec

@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
+from llm_decpomdp.algorithms import TrainerCallback
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.training.trainer import Trainer
+    from llm_decpomdp.algorithms import Trainer
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.agents.saved_team import MANIFEST, check_target, save_team
+from llm_decpomdp.agents import save_team
+from llm_decpomdp.agents.saved_team import MANIFEST, check_target
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.config.schema import Config
@@ -19,7 +20,7 @@ from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from llm_decpomdp.validation import unknown
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
+    from llm_decpomdp.algorithms import CheckpointManager
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.agents.saved_team import read_manifest
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms import Rollout, Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.env import DecPOMDPEnv
@@ -175,7 +175,7 @@ def skip_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
     Raises:
         RunError: If a first prompt is too long for a policy that skips none, or no problem is left.
     """
-    from llm_decpomdp.agents.models.causal_lm import CausalLM
+    from llm_decpomdp.agents import CausalLM
     from llm_decpomdp.algorithms.rollouts.checks import (
         describe_prompts,
         long_first_prompts,

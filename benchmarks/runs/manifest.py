@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import llm_decpomdp
-from llm_decpomdp.algorithms.rollouts.rollout import Start, reset_branch
+from llm_decpomdp.algorithms import Start
+from llm_decpomdp.algorithms.rollouts.rollout import reset_branch
 from llm_decpomdp.benchmarks.config.plugins import origins
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
@@ -70,7 +71,7 @@ def first_prompts(env: DecPOMDPEnv, team: Team, start: Start) -> dict[str, dict[
 
     One that is too long, and not cut, is left out.
     """
-    from llm_decpomdp.agents.models.causal_lm import CausalLM
+    from llm_decpomdp.agents import CausalLM
 
     encoded = {}
     _, prompts = reset_branch(env, start)

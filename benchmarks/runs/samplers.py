@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents import CausalLM
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.agents.remote.server import (
     RunningServer,

@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from llm_decpomdp.agents.loading import TeamSpec
-from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms import (
+    ALGORITHMS,
+    Algorithm,
+    LearnerOptions,
+    Rollout,
+    Start,
+    TrainerOptions,
+)
 from llm_decpomdp.algorithms.rollouts.checks import Cost, cost
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.sft_data import (
     Demonstration,
     draw_share,
     read_demonstrations,
     reference_demonstrations,
 )
-from llm_decpomdp.algorithms.training.trainer_options import (
-    GOLD,
-    PASSES,
-    TrainerOptions,
-    check_credit,
-)
+from llm_decpomdp.algorithms.training.trainer_options import GOLD, PASSES, check_credit
 from llm_decpomdp.benchmarks.config.compiled import check_compiled
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
 from llm_decpomdp.benchmarks.config.in_flight import check_in_flight

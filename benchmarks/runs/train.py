@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
+from llm_decpomdp.algorithms import TrainerCallback
 from llm_decpomdp.benchmarks.config.errors import (
     RunError,
     failures,
@@ -32,10 +32,8 @@ from llm_decpomdp.policy import PromptTooLong, Team
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
-    from llm_decpomdp.algorithms.training.run_log import RunLog
+    from llm_decpomdp.algorithms import CheckpointManager, RunLog, Trainer
     from llm_decpomdp.algorithms.training.sft_data import Demonstration
-    from llm_decpomdp.algorithms.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -149,16 +147,17 @@ def make_training(
         RunError: If the environment, the team and the configuration do not fit together, or the run has more or
             fewer processes than shards.
     """
-    from llm_decpomdp.algorithms import sources
-    from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
+    from llm_decpomdp.algorithms import (
+        CheckpointManager,
         LocalRolloutWorker,
+        PeriodicEvaluation,
+        RolloutSource,
+        RunLog,
+        SampledSource,
+        Trainer,
         WorkerState,
+        sources,
     )
-    from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
-    from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
-    from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SampledSource
-    from llm_decpomdp.algorithms.training.run_log import RunLog
-    from llm_decpomdp.algorithms.training.trainer import Trainer
 
     config, env, options = run.config, run.train_env, run.trainer
     if options.mode == "chain" and config.env.discount < 1 and config.env.num_turns > 1:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.table import Table
 
-from llm_decpomdp.agents.policy_spec import PolicySpec
+from llm_decpomdp.agents import PolicySpec
 from llm_decpomdp.algorithms.rollouts.checks import Cost
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
