@@ -280,10 +280,10 @@ def test_runs_of_all_steps_have_valid_options(
 
 def test_figures_of_a_run_are_means_of_its_updates() -> None:
     rows = [
-        {"learning_seconds": 2.0, "max_async_level": 1},
+        {"learning_seconds": 2.0, "lag": 1},
         {"learning_seconds": 4.0, "mismatch/x": 0.5},
     ]
-    assert runs.figures(rows) == {"learning_seconds": 3.0, "max_async_level": 1, "mismatch/x": 0.5}
+    assert runs.figures(rows) == {"learning_seconds": 3.0, "lag": 1, "mismatch/x": 0.5}
 
 
 @pytest.mark.slow
