@@ -293,6 +293,7 @@ def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     """Refuse what pydantic would convert, such as True to 1, and convert numbers of numpy."""
     name = str(info.field_name)
     types, limits = _types(cls, name), cls.__dataclass_fields__[name].metadata
+    # True is an int in Python, and would count as 1.
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     for section in sections_of(cls, name):
         if value is None and NoneType not in types:
@@ -309,8 +310,7 @@ def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     kinds = {bool, int, float, str} & {*types}
     if not kinds or value is None:
         return value
-    # True is an int in Python, and would count as 1.
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if is_number:
         value = int(value) if isinstance(value, Integral) else float(value)
     accepted_as: set[type] = {type(value)} | ({float} if type(value) is int else set())
     if info.context == FROM_TEXT and not isinstance(value, bool):

@@ -288,7 +288,7 @@ def _scoring_difference(
 
     def measure(format: torch.dtype) -> float:
         if sharded and format != dtype:
-            raise torch.OutOfMemoryError("weights in shards have no other format")
+            raise FixedFormatError("weights in shards have one format")
         with computing(model, format):
             plain = plain_log_probs(model, prompt, rows, 1.0)
             return mean_difference(method(model, prompt, rows, 1.0), plain)
@@ -323,6 +323,10 @@ def mismatch_limit(dtype: torch.dtype) -> float:
     return LIMIT if dtype == torch.float32 else LIMIT_ROUNDED
 
 
+class FixedFormatError(Exception):
+    """Raised by a model that computes in one number format only."""
+
+
 def mean_difference(values: Tensor, others: Tensor) -> float:
     """Return the mean of the absolute differences of log-probabilities, in nats a token."""
     return float((values.float() - others.float()).abs().mean())
@@ -336,7 +340,7 @@ def disagreement(dtype: torch.dtype, measure: Callable[[torch.dtype], float]) ->
 
     Args:
         dtype: The format of computing.
-        measure: Returns the mean difference when computed in a format.
+        measure: Returns the mean difference when computed in a format; raises a `FixedFormatError` if it cannot.
     """
     difference = measure(dtype)
     if difference <= mismatch_limit(dtype):
@@ -344,11 +348,12 @@ def disagreement(dtype: torch.dtype, measure: Callable[[torch.dtype], float]) ->
     if dtype != torch.float32:
         try:
             difference = measure(torch.float32)
-        except torch.OutOfMemoryError:
+        except (torch.OutOfMemoryError, FixedFormatError) as error:
             logger.warning(
-                "log-probabilities differ by %.3g nats a token from those of a plain pass. There is too little "
-                "memory to check in float32 whether rounding is the cause: watch the metric mismatch",
+                "log-probabilities differ by %.3g nats a token from those of a plain pass. Float32 would show "
+                "whether rounding is the cause, and cannot be computed here (%s): watch the metric mismatch",
                 difference,
+                error,
             )
             return None
     return None if difference <= mismatch_limit(torch.float32) else difference

@@ -55,7 +55,7 @@ from llm_decpomdp.agents.inference.log_probs import (
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.hollow import is_hollow, read_weights
-from llm_decpomdp.agents.models.methods import choose_scoring_method
+from llm_decpomdp.agents.models.methods import FixedFormatError, choose_scoring_method
 from llm_decpomdp.agents.models.weights import has_shards, is_shard, whole
 from llm_decpomdp.policy import Completion, Policy, Team
 
@@ -180,7 +180,7 @@ class ShardedEngine(ModelEngine):
     def _rounded(self, dtype: torch.dtype) -> AbstractContextManager[None]:
         # FSDP gathers weights in one format: rounded where all are trained, and frozen ones as they were read.
         if dtype != self.compute_dtype:
-            raise torch.OutOfMemoryError("weights in shards have no other format")
+            raise FixedFormatError("weights in shards have one format")
         return nullcontext()
 
     def _await_turn(self) -> None:

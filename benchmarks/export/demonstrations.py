@@ -142,19 +142,22 @@ def correct_programs(folder: Path) -> dict[str, list[str]]:
         folder: A run or an evaluation with `env.num_agents: 1`.
 
     Raises:
-        ConfigError: If several agents wrote its programs, or its infos have no number of tests.
+        ConfigError: If it has no episodes, several agents wrote them, or their infos have no number of tests.
     """
+    path = folder / "episodes.jsonl"
+    if not path.is_file():
+        raise ConfigError(f"{folder} holds no episodes: give the folder of a run or an evaluation")
     found: dict[str, dict[str, None]] = {}
-    for line, row in stored_rows(folder / "episodes.jsonl"):
+    for line, row in stored_rows(path):
         for group in row["groups"]:
             if list(group["completions"]) != ["main_0"]:
                 raise ConfigError(
-                    f"{folder / 'episodes.jsonl'}: line {line} has the agents {list(group['completions'])}: "
+                    f"{path}: line {line} has the agents {list(group['completions'])}: "
                     "programs are of main_0 alone (env.num_agents=1)"
                 )
             for (choice,), info in zip(group["joint"], group["infos"], strict=True):
                 if "tests_total" not in info:
-                    raise ConfigError(f"{folder / 'episodes.jsonl'}: line {line} has no tests")
+                    raise ConfigError(f"{path}: line {line} has no tests")
                 if info["tests_passed"] == info["tests_total"]:
                     text = group["completions"]["main_0"][choice]
                     found.setdefault(row["start"]["task_id"], {})[text] = None

@@ -16,7 +16,7 @@ from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models import methods
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.methods import MismatchError
+from llm_decpomdp.agents.models.methods import FixedFormatError, MismatchError, disagreement
 from llm_decpomdp.agents.models.prompting import context_length
 from llm_decpomdp.agents.models.tiny import CharacterEncoder, character_tokenizer
 from llm_decpomdp.policy import Completion, PromptTooLong
@@ -256,3 +256,16 @@ def test_a_learner_takes_rows_one_by_one_where_padding_changes_them(
     with caplog.at_level(logging.WARNING, "llm_decpomdp"):
         assert max(distance(policy, "ab", group)) <= 1e-5
     assert "one by one: padding changes" in caplog.text
+
+
+def test_a_difference_that_rounding_may_explain_is_a_warning_where_float32_is_not_available(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def measure(dtype: torch.dtype) -> float:
+        if dtype == torch.float32:
+            raise FixedFormatError("weights in shards have one format")
+        return 0.5
+
+    assert disagreement(torch.bfloat16, measure) is None
+    assert "cannot be computed here (weights in shards have one format)" in caplog.text
+    assert disagreement(torch.bfloat16, lambda _: 0.5) == 0.5

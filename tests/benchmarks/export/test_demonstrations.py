@@ -148,6 +148,10 @@ def test_programs_of_a_team_are_refused(source: str, tmp_path: Path) -> None:
         write_demonstrations(
             "humaneval-v0", "test", tmp_path / "a.jsonl", source=source, per_problem=2
         )
+    with pytest.raises(ConfigError, match="holds no episodes"):
+        write_demonstrations(
+            "humaneval-v0", "test", tmp_path / "a.jsonl", source=source, programs=tmp_path
+        )
     none = evaluation(tmp_path / "none", [samples(("def length(xs): pass", 0))])
     with pytest.raises(ConfigError, match="no program"):
         write_demonstrations(
