@@ -26,6 +26,7 @@ from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTe
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.benchmarks.runs import train as run
+from llm_decpomdp.benchmarks.runs.initial_team import train_initial_team
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.suites.job import DONE, FAILED, Job, read_job
 from llm_decpomdp.benchmarks.suites.suite import UNTRAINED
@@ -101,7 +102,7 @@ def load_entry(job: Job, setting: EvalConfig) -> TeamUnderTest:
 def train(job: Job) -> None:
     """Train the team, from the newest checkpoint if there is one; only the final team is kept."""
     folder = job.training
-    if not (folder.path / "final_model" / MANIFEST).is_file():
+    if not (job.final_team / MANIFEST).is_file():
         if checkpoint.latest(folder.checkpoints) is not None:
             resume(folder.path)
         else:
@@ -113,7 +114,11 @@ def train(job: Job) -> None:
                 save_final_model=True,
                 save_path=None,
             )
-            run.train(replace(job.training_config, output=output), job.arm.name)
+            config = replace(job.training_config, output=output)
+            if job.initial_team is None:
+                run.train(config, job.arm.name)
+            else:
+                train_initial_team(job.initial_team, config, job.arm.name)
     # Checkpoints are large, and the final team is all that is measured.
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
 

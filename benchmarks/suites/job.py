@@ -48,6 +48,23 @@ class Job:
         return RunFolder(self.folder / "training")
 
     @property
+    def final_team(self) -> Path:
+        """The folder of the team that the job has trained."""
+        return self.training.path / "final_model"
+
+    @property
+    def initial_job(self) -> Path | None:
+        """The folder of the job whose trained team this one trains further."""
+        name = self.arm.initial_team
+        return None if name is None else self.folder.with_name(f"{name}-seed-{self.seed}")
+
+    @property
+    def initial_team(self) -> Path | None:
+        """The folder of that team."""
+        first = self.initial_job
+        return None if first is None else replace(self, folder=first).final_team
+
+    @property
     def training_config(self) -> Config:
         """The configuration of the training, in the arm's own environment if it has one."""
         env_id = self.arm.train_env or self.config.env.id
@@ -65,7 +82,8 @@ class Job:
             settings["output"] = {"keep_best": True}  # decides the final team
         identity = {"method": self.arm.method, "greedy": self.arm.greedy, "config": settings}
         # Absent by default, so that folders of earlier versions fit.
-        return identity | ({"train_env": self.arm.train_env} if self.arm.train_env else {})
+        optional = {"train_env": self.arm.train_env, "initial_team": self.arm.initial_team}
+        return identity | {key: value for key, value in optional.items() if value}
 
     @property
     def amount(self) -> dict[str, Any]:
@@ -160,6 +178,18 @@ def _jobs(suite: Suite, arm: Arm, output: Path) -> Iterator[Job]:
         raise ConfigError(f"arm {arm.name!r} of {suite.path}: {error}") from None
     for seed in arm.seeds:
         yield Job(arm, seed, replace(config, seed=seed), output / f"{arm.name}-seed-{seed}")
+
+
+def require_initial_teams(jobs: Sequence[Job]) -> None:
+    """Raise a `ConfigError` if jobs train the team of a job that is neither among them nor done."""
+    folders = {job.folder for job in jobs}
+    for job in jobs:
+        first, team = job.initial_job, job.initial_team
+        if first is not None and team is not None and first not in folders and not team.is_dir():
+            raise ConfigError(
+                f"arm {job.arm.name} trains the team of {job.arm.initial_team}, and {team} does not exist: add "
+                f"--only {job.arm.initial_team}"
+            )
 
 
 def refuse_others(jobs: Sequence[Job]) -> None:

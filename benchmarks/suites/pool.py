@@ -81,7 +81,11 @@ class JobPool:
                     running.process.kill()
 
     def _start(self, pending: list[Job]) -> None:
+        unfinished = {job.folder for job in pending}.union(r.job.folder for r in self._running)
         for job in list(pending):
+            # A job that trains the team of another job waits for it.
+            if job.initial_job in unfinished:
+                continue
             free = sorted(self.cores.difference(*(running.cores for running in self._running)))
             # An arm may ask for more cores than this machine has.
             size = min(job.arm.cores or len(self.cores), len(self.cores))
@@ -204,7 +208,11 @@ class RayPool:
                     cores = job.arm.cores or largest
                     resources = {"num_cpus": cores, "num_gpus": job.arm.gpus}
                     task = self._ray.remote(run_job).options(max_retries=MAX_RETRIES, **resources)
-                    calls[task.remote(job.folder.absolute(), cores)] = job
+                    # Ray starts a task after those whose results are its arguments; they stand before it.
+                    first = [
+                        call for call, other in calls.items() if other.folder == job.initial_job
+                    ]
+                    calls[task.remote(job.folder.absolute(), cores, *first)] = job
                 while calls:
                     self._collect(calls)
             except KeyboardInterrupt:
@@ -248,8 +256,11 @@ class RayPool:
             self._changed([j for j in calls.values() if (j.folder / "log.txt").exists()], job)
 
 
-def run_job(folder: Path, cores: int) -> int:
-    """Run the job of a folder in a process that ends with this one, and return its exit code."""
+def run_job(folder: Path, cores: int, _initial_team: int = 0) -> int:
+    """Run the job of a folder in a process that ends with this one, and return its exit code.
+
+    The last argument is the exit code of the job of the initial team. Ray waits for it.
+    """
     with (folder / "log.txt").open("ab") as log:
         process = _start_process(folder, cores, log)
         try:

@@ -24,7 +24,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
 from llm_decpomdp.benchmarks.evaluation.folder import TIMES
 from llm_decpomdp.benchmarks.suites.cost import LEARNING, JobCost, estimate_costs
-from llm_decpomdp.benchmarks.suites.job import DONE, FAILED, Job, refuse_others
+from llm_decpomdp.benchmarks.suites.job import (
+    DONE,
+    FAILED,
+    Job,
+    refuse_others,
+    require_initial_teams,
+)
 from llm_decpomdp.benchmarks.suites.pool import JobPool, RayPool
 from llm_decpomdp.benchmarks.suites.suite import Suite
 from llm_decpomdp.utils.storage import read_json_lines, write_atomically
@@ -71,6 +77,7 @@ def run_suite(
     }
     write_atomically(folder / "suite.json", json.dumps(content, indent=2) + "\n")
     missing = [job for job in jobs if not job.done]
+    require_initial_teams(missing)
     logger.info("%d of %d jobs are already done", len(jobs) - len(missing), len(jobs))
     if missing:
         costs, reasons = estimate_costs(missing)

@@ -67,6 +67,8 @@ class EvalSize:
     """GPUs of each job, for `bench --engine ray`."""
     train_env: str | None = None
     """Environment of the training, such as one with another reward; null takes `env.id`."""
+    initial_team: str | None = None
+    """Earlier arm whose trained team, with the same seed, is trained further; null takes the configuration's."""
     against: str | None = None
     """Name of the arm to compare with, or of its entry or method within the same configuration; null takes the
     untrained team."""
@@ -158,8 +160,26 @@ def load_suite(path: Path) -> Suite:
             raise ConfigError(
                 f"{path}: two arms are called {name!r}; give one of them another `name`"
             )
+    for i, arm in enumerate(arms):
+        _check_initial_team(arm, arms[:i], f"{path}: {arm.name}")
     compared = [replace(arm, against=_against(arm, arms, f"{path}: {arm.name}")) for arm in arms]
     return Suite(path.stem, description(path), path, tuple(compared))
+
+
+def _check_initial_team(arm: Arm, earlier: Sequence[Arm], where: str) -> None:
+    if arm.initial_team is None:
+        return
+    if not arm.trains:
+        raise ConfigError(f"{where}: {arm.method} does not train: drop `initial_team`")
+    sources = {peer.name: peer for peer in earlier if peer.trains}
+    if arm.initial_team not in sources:
+        said = unknown("arm", arm.initial_team, sources)
+        raise ConfigError(f"{where}: initial_team: {said}, which train and stand before this arm")
+    missing = [seed for seed in arm.seeds if seed not in sources[arm.initial_team].seeds]
+    if missing:
+        raise ConfigError(
+            f"{where}: initial_team: {arm.initial_team} has no seed {missing[0]}: add it there, or drop it here"
+        )
 
 
 def _against(arm: Arm, arms: Sequence[Arm], where: str) -> str | None:
