@@ -21,7 +21,7 @@ import torch
 from llm_decpomdp import make
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS, LearnerOptions, Start, collect_rollouts
-from llm_decpomdp.algorithms.rollouts.collection import play_episodes
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import reference_demonstrations
 from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions

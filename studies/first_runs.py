@@ -23,7 +23,7 @@ from llm_decpomdp.algorithms import (
     Start,
     collect_rollouts,
 )
-from llm_decpomdp.algorithms.rollouts.collection import play_episodes
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import reference_demonstrations
 from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions

@@ -21,7 +21,7 @@ from llm_decpomdp.algorithms import (
     Start,
     collect_rollouts,
 )
-from llm_decpomdp.algorithms.rollouts.collection import play_episodes
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 
 SUMS = {"min_terms": 2, "max_terms": 2, "max_digits": 1}
 LETTERS = "".join(sorted({*"0123456789+-=arc"}))

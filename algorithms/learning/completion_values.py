@@ -12,7 +12,7 @@ import numpy as np
 
 from llm_decpomdp.algorithms.learning.advantages import Returns
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.policy import Completion, Policy, policy_attribute
 
 
 def aggregate(
@@ -70,3 +70,19 @@ def length_penalties(
         room = limit - np.array([len(completion.tokens) for completion in completions])
         share = np.clip(1 - room / tokens, share, 1.0)
     return options.truncation.overlong_penalty * share
+
+
+def token_limit(agent: str, policy: Policy, overlong: int) -> int:
+    """Return the token limit of an agent's policy, for a penalty that grows over its last `overlong` tokens."""
+    limit: int | None = policy_attribute(policy, "max_new_tokens")
+    if limit is None:
+        raise TypeError(
+            f"overlong_buffer_len={overlong} needs policies with max_new_tokens, and that of {agent!r} is a "
+            f"{type(policy).__name__}; set overlong_buffer_len=0"
+        )
+    if overlong > limit:
+        raise ValueError(
+            f"overlong_buffer_len={overlong} is more than max_new_tokens={limit} of {agent!r}: every "
+            "completion would be penalized; lower it"
+        )
+    return limit

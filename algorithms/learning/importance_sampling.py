@@ -33,7 +33,7 @@ from torch import Tensor
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.learning.losses import mask_terms
 from llm_decpomdp.algorithms.rollouts.rollout import Group
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.policy import Completion, Policy, policy_attribute
 
 # Log-ratios are clamped to this: e^20 is larger than any useful cap, and far from the overflow of float64.
 LIMIT = 20.0
@@ -118,3 +118,19 @@ def effective_share(log_weights: Tensor) -> float:
     log_weights = log_weights.double()
     doubled = 2 * log_weights.logsumexp(0) - (2 * log_weights).logsumexp(0)
     return float(doubled.exp()) / len(log_weights)
+
+
+def require_whole_distribution(agents: Mapping[str, Policy]) -> None:
+    """Check that policies sample from the whole distribution whose log-probabilities they record.
+
+    Raises:
+        ValueError: If `top_p` or `top_k` truncate it. A token that was kept then has more probability than
+            recorded, by an unknown factor that changes with the weights, so no ratio is that of the samples.
+    """
+    for agent, policy in agents.items():
+        if policy_attribute(policy, "cuts"):
+            raise ValueError(
+                f"a correction compares log-probabilities of the whole distribution, and the policy of {agent!r} "
+                "samples from a part of it: set model.top_p=1 and model.top_k=null (of policies, their own), and "
+                "a temperature above 0; or set importance_sampling.mode=none"
+            )

@@ -1,12 +1,45 @@
-"""Divergence from the reference policy: its gradient, its sum over later tokens, and an estimate for metrics."""
+"""The reference policy, and the divergence from it: gradient, sum over later tokens, estimate for metrics."""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from llm_decpomdp.agents.inference.determinism import cumulative_sum
 from llm_decpomdp.algorithms.learning.losses import mask_terms
+from llm_decpomdp.policy import ReferencedPolicy, TrainablePolicy, policy_attribute
+
+logger = logging.getLogger(__name__)
+
+
+def keep_references(
+    policies: Mapping[str, TrainablePolicy], needed_by: str, remedy: str
+) -> dict[str, str]:
+    """Make the current weights of each policy its reference, and return and log which model that is.
+
+    Raises:
+        TypeError: If a policy keeps no reference; `needed_by` and `remedy` are parts of its text.
+    """
+    references = {}
+    for name, policy in policies.items():
+        if not isinstance(policy, ReferencedPolicy):
+            raise TypeError(
+                f"{needed_by} needs policies that keep a reference, and {name!r} is a "
+                f"{type(policy).__name__}; {remedy}"
+            )
+        policy.keep_reference()
+        words = policy_attribute(policy, "reference_name") or "its weights at the start"
+        references[name] = words
+        logger.info(
+            "the KL reference of %s is %s: changes by training since then, as in a warm start, count in the "
+            "KL divergence",
+            name,
+            words,
+        )
+    return references
 
 
 def kl_divergence(log_probs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:

@@ -24,16 +24,16 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import (
     LossInputs,
     LossItem,
+    group_by_prompt,
     loss_items,
     mask_terms,
 )
-from llm_decpomdp.algorithms.learning.passes import TokenMetrics, fill_passes, group_by_prompt
-from llm_decpomdp.algorithms.learning.role_deviation import RoleDeviation
+from llm_decpomdp.algorithms.learning.passes import check_passes, fill_passes
+from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.rollouts.lanes import in_lanes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.policy import (
     Completion,
-    Policy,
     ReferencedPolicy,
     Team,
     TrainablePolicy,
@@ -42,6 +42,7 @@ from llm_decpomdp.policy import (
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.critics.states import Features
+    from llm_decpomdp.algorithms.learning.role_deviation import RoleDeviation
 
 
 @dataclass(frozen=True)
@@ -85,21 +86,35 @@ class Learner(BaseLearner):
         super().__init__(team, algorithm, options)
         options = self.options
         overlong = options.truncation.overlong_buffer_len
-        self._limits = {a: token_limit(a, p, overlong) for a, p in self._agents.items() if overlong}
+        self._limits: dict[str, int] = {}
+        if overlong:
+            from llm_decpomdp.algorithms.learning.completion_values import token_limit
+
+            self._limits = {a: token_limit(a, p, overlong) for a, p in self._agents.items()}
         self._uses_reference = algorithm.needs_reference(options)
         if self._uses_reference:
             by_option = bool(options.kl.coefficient)
-            self._keep_references(
+            from llm_decpomdp.algorithms.learning.kl import keep_references
+
+            self.references = keep_references(
+                self.policies,
                 "kl.coefficient" if by_option else algorithm.name,
                 "set kl.coefficient=0" if by_option else "use magrpo",
             )
         if options.importance_sampling.mode != "none":
-            require_whole_distribution(self._agents)
+            from llm_decpomdp.algorithms.learning import importance_sampling
+
+            importance_sampling.require_whole_distribution(self._agents)
         self.critic = self.algorithm.make_critic(options, self._agents, features, processes.gather)
         self._summaries: list[Any] = []
-        self.role_deviation = RoleDeviation() if options.normalize_advantages == "role" else None
+        self.role_deviation: RoleDeviation | None = None
         """Running deviations of the agents' advantages, with `normalize_advantages: role`."""
-        self._check_passes()
+        if options.normalize_advantages == "role":
+            from llm_decpomdp.algorithms.learning.role_deviation import RoleDeviation
+
+            self.role_deviation = RoleDeviation()
+        if options.tokens_per_pass is not None:
+            check_passes(self.policies.values(), options.tokens_per_pass, self.is_sharded)
 
     def accumulate(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Compute the gradient: the mean over starts of the weighted losses of their groups.
@@ -182,32 +197,14 @@ class Learner(BaseLearner):
         except FloatingPointError as error:
             raise FloatingPointError(f"update {self.updates + 1}: {error}") from None
 
-    def _check_passes(self) -> None:
-        """Raise an error if `tokens_per_pass` has no effect."""
-        if self.options.tokens_per_pass is None:
-            return
-        if self.is_sharded:
-            raise ValueError(
-                "all processes make the same passes of a model in shards, of one prompt each: set "
-                "tokens_per_pass=null, or learner.fsdp_size=1"
-            )
-        if not any(
-            policy_attribute(policy, "count_tokens")
-            and policy_attribute(policy, "log_probs_of_prompts")
-            for policy in self.policies.values()
-        ):
-            raise TypeError(
-                f"tokens_per_pass={self.options.tokens_per_pass} needs policies that compute several prompts in "
-                "one pass (log_probs_of_prompts, count_tokens), and the team has none: set tokens_per_pass=null"
-            )
-
     def _passes(self, items: Sequence[LossItem]) -> Sequence[list[LossItem]]:
         """Divide items into the passes of one step; the items of a pass have one policy."""
         if self.is_sharded:
             return [[item] for item in shards.align_processes(items, self._agents)]
         microbatches = group_by_prompt(items)
-        tokens = self.options.tokens_per_pass
-        return microbatches if tokens is None else fill_passes(microbatches, self._agents, tokens)
+        if self.options.tokens_per_pass is None:
+            return microbatches
+        return fill_passes(microbatches, self._agents, self.options.tokens_per_pass)
 
     def _accumulate_passes(self, passes: Sequence[Sequence[LossItem]], step: BatchStep) -> None:
         """Add the gradients of all passes; policies on different devices learn at once."""
@@ -220,11 +217,7 @@ class Learner(BaseLearner):
 
         devices = [_device(self._agents[items[0].agent]) for items in passes]
         try:
-            if len({*devices}) > 1:
-                in_lanes(run_pass, range(len(passes)), devices)
-            else:
-                for place in range(len(passes)):
-                    run_pass(place)
+            in_lanes(run_pass, range(len(passes)), devices)  # on one device: one after the other
         except FloatingPointError:
             self._clear()  # another device may have added to a gradient behind the error
             raise
@@ -348,35 +341,3 @@ def _recorded_log_probs(completions: Sequence[Completion], like: Tensor) -> Tens
     for row, completion in zip(log_probs, completions, strict=True):
         row[: len(completion.log_probs)] = torch.tensor(completion.log_probs).to(row)
     return log_probs
-
-
-def token_limit(agent: str, policy: Policy, overlong: int) -> int:
-    """Return the token limit of an agent's policy, for a penalty that grows over its last `overlong` tokens."""
-    limit: int | None = policy_attribute(policy, "max_new_tokens")
-    if limit is None:
-        raise TypeError(
-            f"overlong_buffer_len={overlong} needs policies with max_new_tokens, and that of {agent!r} is a "
-            f"{type(policy).__name__}; set overlong_buffer_len=0"
-        )
-    if overlong > limit:
-        raise ValueError(
-            f"overlong_buffer_len={overlong} is more than max_new_tokens={limit} of {agent!r}: every "
-            "completion would be penalized; lower it"
-        )
-    return limit
-
-
-def require_whole_distribution(agents: Mapping[str, Policy]) -> None:
-    """Check that policies sample from the whole distribution whose log-probabilities they record.
-
-    Raises:
-        ValueError: If `top_p` or `top_k` truncate it. A token that was kept then has more probability than
-            recorded, by an unknown factor that changes with the weights, so no ratio is that of the samples.
-    """
-    for agent, policy in agents.items():
-        if policy_attribute(policy, "cuts"):
-            raise ValueError(
-                f"a correction compares log-probabilities of the whole distribution, and the policy of {agent!r} "
-                "samples from a part of it: set model.top_p=1 and model.top_k=null (of policies, their own), and "
-                "a temperature above 0; or set importance_sampling.mode=none"
-            )

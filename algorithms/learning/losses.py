@@ -18,7 +18,7 @@ from torch import Tensor
 
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.policy import Completion, to_messages
 
 Reduction = Callable[[Tensor, Tensor, float | None], Tensor]
 """From terms (G, T), mask (G, T) and a number of tokens, which some reductions ignore, to a scalar."""
@@ -51,6 +51,35 @@ def loss_items(groups: Sequence[GroupAdvantages], include_zeros: bool = False) -
         for agent, advantages in group.advantages.items()
         if include_zeros or advantages.any()
     ]
+
+
+def group_by_prompt(items: Sequence[LossItem]) -> list[list[LossItem]]:
+    """Return microbatches: items with one agent and one prompt, which one forward pass can compute.
+
+    In whole episodes, groups of one completion often share their prompt. A pass of an agent's policy has at most
+    as many characters as that of its largest group, with the prompt before each completion.
+    """
+    # Merging must not need more memory than the largest group by itself.
+    limits: dict[str, int] = {}
+    for item in items:
+        limits[item.agent] = max(limits.get(item.agent, 0), _padded_characters([item]))
+    microbatches: list[list[LossItem]] = []
+    open_ones: dict[tuple[str, str], list[LossItem]] = {}
+    for item in items:
+        key = item.agent, item.prompt
+        microbatch = open_ones.get(key)
+        if microbatch is None or _padded_characters([*microbatch, item]) > limits[item.agent]:
+            microbatch = open_ones[key] = []
+            microbatches.append(microbatch)
+        microbatch.append(item)
+    return microbatches
+
+
+def _padded_characters(items: Sequence[LossItem]) -> int:
+    """Return the number of characters of items with one prompt in a padded batch."""
+    texts = [completion.text for item in items for completion in item.completions]
+    context = sum(len(message["content"]) for message in to_messages(items[0].prompt))
+    return len(texts) * (context + max(map(len, texts)))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Passes of models in shards, whose weights all processes gather at the same time.
+"""Passes of models in shards, whose weights all processes gather at the same time, and their optimizers' state.
 
 All processes make equally many passes, in the same order. A process without completions for a pass computes a
 dummy completion with weight 0.
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from llm_decpomdp.agents.models.weights import has_shards
+import torch
+
+from llm_decpomdp.agents.models.weights import cut_as, has_shards, is_shard, whole
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.losses import LossItem
 from llm_decpomdp.policy import TrainablePolicy, policy_attribute, shared_engine
@@ -62,3 +65,29 @@ def announce_pass(
     prepare = policy_attribute(engine, "prepare_backward")
     if prepare is not None:
         prepare(all(engine is not further for further in later))
+
+
+def gather_whole(state: Any, keep: bool) -> Any:
+    """Replace the shards in nested containers by whole tensors on the CPU, or with `keep=False` by empty ones."""
+    if isinstance(state, torch.Tensor):
+        if not is_shard(state):
+            return state
+        full = whole(state)
+        return full.cpu() if keep else full.new_empty(0)
+    if isinstance(state, Mapping):
+        return {key: gather_whole(value, keep) for key, value in state.items()}
+    return [gather_whole(value, keep) for value in state] if isinstance(state, list) else state
+
+
+def cut_moments(adamw: Mapping[str, Any], optimizer: torch.optim.AdamW) -> dict[str, Any]:
+    """Return the state of AdamW with its moments cut like the sharded weights of an optimizer."""
+    # AdamW numbers weights in the order of its groups.
+    order = [weight for group in optimizer.param_groups for weight in group["params"]]
+    moments = {
+        index: {
+            name: cut_as(value, order[index]) if value.shape == order[index].shape else value
+            for name, value in of_weight.items()
+        }
+        for index, of_weight in adamw["state"].items()
+    }
+    return {**adamw, "state": moments}

@@ -30,6 +30,7 @@ from torch.nn.functional import softplus
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+from llm_decpomdp.algorithms.learning.kl import keep_references
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import mask_terms
 from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
@@ -99,7 +100,7 @@ class PreferenceLearner(BaseLearner):
         self.has_opponent = pairs.opponent != CURRENT
         self._history = History(pairs.opponent_lag) if pairs.opponent == HISTORY else None
         self._batch: Sequence[Rollout] = ()  # that of the newest gradient
-        self._keep_references(algorithm.name, "use magrpo")
+        self.references = keep_references(self.policies, algorithm.name, "use magrpo")
 
     def pairs(self, rollout: Rollout) -> list[list[PreferencePair]]:
         """Return the pairs of each group of a rollout in the current update."""

@@ -20,7 +20,8 @@ If some joint samples end early, later turns keep their weight in the expected g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import NamedTuple
@@ -28,12 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.checks import check_team, name_long_prompts
-from llm_decpomdp.algorithms.rollouts.lanes import (
-    ask_in_lanes,
-    batch_by_engine,
-    reuse_prefixes,
-    use_several_lanes,
-)
+from llm_decpomdp.algorithms.rollouts.lanes import ask_in_lanes
 from llm_decpomdp.algorithms.rollouts.rollout import (
     Completions,
     Group,
@@ -142,36 +138,6 @@ def collect_rollouts(
         )
         for rollout in rollouts
     ]
-
-
-def play_episodes(
-    env: TextEnv,
-    team: Team,
-    starts: Sequence[Start],
-    *,
-    act: Act | None = None,
-    at_a_time: int | None = None,
-    timer: Timer | None = None,
-) -> list[Rollout]:
-    """Play one episode from each start, as evaluations do: every group has one joint sample.
-
-    Args:
-        env: Any text environment; it is reset, and played in branches of it.
-        team: A policy for each agent.
-        starts: Episode starts.
-        act: Samples the agents' completions, one of each; by default every policy samples.
-        at_a_time: Episodes that are played in step; all if `None`.
-        timer: Adds up the seconds of `act`, and those spent `stepping`.
-
-    Raises:
-        KeyError: If an agent has no policy. Otherwise the same errors as `collect_rollouts`.
-    """
-    size = at_a_time or max(1, len(starts))
-    rollouts: list[Rollout] = []
-    for first in range(0, len(starts), size):
-        batch = starts[first : first + size]
-        rollouts += collect_rollouts(env, team, batch, group_size=1, act=act, timer=timer)
-    return rollouts
 
 
 @dataclass
@@ -385,11 +351,8 @@ def sample_groups(
         ]
 
     batches = batch_by_engine([of[agent] for agent in team for of in players if agent in of])
-    if use_several_lanes(batches):
-        answers = ask_in_lanes(ask, batches)
-    else:
-        answers = [ask(policies) for policies in batches]
-    for rows, groups in answers:
+    # Servers and devices answer at the same time; with one of them, the batches go in order.
+    for rows, groups in ask_in_lanes(ask, batches):
         for (state, agent), completions in zip(rows, groups, strict=True):
             if len(completions) != group_size:
                 raise ValueError(
@@ -401,6 +364,27 @@ def sample_groups(
         {agent: completions[agent] for agent in texts}
         for texts, completions in zip(prompts, samples, strict=True)
     ]
+
+
+def batch_by_engine(policies: Sequence[Policy]) -> list[list[Policy]]:
+    """Return the distinct policies; those of one engine stand together."""
+    batches: dict[int, list[Policy]] = {}
+    for policy in {id(policy): policy for policy in policies}.values():
+        key = shared_engine(policy) or policy
+        batches.setdefault(id(key), []).append(policy)
+    return list(batches.values())
+
+
+@contextmanager
+def reuse_prefixes(team: Team) -> Iterator[None]:
+    """Let the engines of a team reuse computations of earlier turns, until the block ends."""
+    with ExitStack() as stack:
+        members = (policy_attribute(policy, "members") or (policy,) for policy in team.values())
+        for policies in batch_by_engine(list(chain.from_iterable(members))):
+            reuse = policy_attribute(shared_engine(policies[0]), "reuse_prefixes")
+            if reuse is not None:
+                stack.enter_context(reuse(any(map(reads_history, policies))))
+        yield
 
 
 def playing_policy(policy: Policy, envs: Sequence[TextEnv], state: int) -> Policy:

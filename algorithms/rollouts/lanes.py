@@ -1,52 +1,24 @@
-"""The engines of a team: policies that are asked together, and servers and devices that answer at the same time.
+"""Servers and devices that answer at the same time.
 
 Each server and each device has a lane, whose items go in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from itertools import chain
+from collections.abc import Callable, Sequence
 from multiprocessing.pool import ThreadPool
 from typing import TypeVar
 
-from llm_decpomdp.policy import Policy, Team, policy_attribute, reads_history, shared_engine
+from llm_decpomdp.policy import Policy, policy_attribute, shared_engine
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 
-def batch_by_engine(policies: Sequence[Policy]) -> list[list[Policy]]:
-    """Return the distinct policies; those of one engine stand together."""
-    batches: dict[int, list[Policy]] = {}
-    for policy in {id(policy): policy for policy in policies}.values():
-        key = shared_engine(policy) or policy
-        batches.setdefault(id(key), []).append(policy)
-    return list(batches.values())
-
-
-@contextmanager
-def reuse_prefixes(team: Team) -> Iterator[None]:
-    """Let the engines of a team reuse computations of earlier turns, until the block ends."""
-    with ExitStack() as stack:
-        members = (policy_attribute(policy, "members") or (policy,) for policy in team.values())
-        for policies in batch_by_engine(list(chain.from_iterable(members))):
-            reuse = policy_attribute(shared_engine(policies[0]), "reuse_prefixes")
-            if reuse is not None:
-                stack.enter_context(reuse(any(map(reads_history, policies))))
-        yield
-
-
-def use_several_lanes(batches: Sequence[Sequence[Policy]]) -> bool:
-    """Check whether several servers or devices can answer the batches of `batch_by_engine` at the same time."""
-    return len({*_lanes(batches)}) > 1
-
-
 def ask_in_lanes(
     ask: Callable[[Sequence[Policy]], Answer], batches: Sequence[Sequence[Policy]]
 ) -> list[Answer]:
-    """Return the answers of the batches of `batch_by_engine`; servers and devices answer at the same time."""
+    """Return the answers of batches of policies, one engine each; servers and devices answer at the same time."""
     return in_lanes(ask, batches, _lanes(batches))
 
 

@@ -17,7 +17,7 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     split_into_batches,
 )
 from llm_decpomdp.algorithms.rollouts.checks import check_starts, evaluation_cost
-from llm_decpomdp.algorithms.rollouts.collection import play_episodes
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals

@@ -16,8 +16,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
-from llm_decpomdp.algorithms.learning.optimizer import PolicyOptimizer
+from llm_decpomdp.algorithms.learning.base_learner import PolicyOptimizer, trainable_policies
 from llm_decpomdp.algorithms.rollouts.checks import overflow
 from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback

@@ -18,14 +18,9 @@ from numpy.typing import ArrayLike
 
 from llm_decpomdp.agents import Endpoint, EndpointError
 from llm_decpomdp.algorithms import Group, Rollout, Start, TextEnv
-from llm_decpomdp.algorithms.rollouts.collection import (
-    Act,
-    Move,
-    Prompts,
-    play_episodes,
-    sample_groups,
-)
+from llm_decpomdp.algorithms.rollouts.collection import Act, Move, Prompts, sample_groups
 from llm_decpomdp.algorithms.rollouts.histories import restore_histories
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Completions, Parent, Timer
 from llm_decpomdp.algorithms.training.metrics import episode_row, reward_metrics
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share

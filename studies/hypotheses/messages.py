@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.collection import play_episodes
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.parts import Points, ProbeTask, Words, probe_env, probe_task

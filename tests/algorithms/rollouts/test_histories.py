@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.algorithms.learning.losses import loss_items
-from llm_decpomdp.algorithms.learning.passes import group_by_prompt
+from llm_decpomdp.algorithms.learning.losses import group_by_prompt, loss_items
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, play_episodes
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text

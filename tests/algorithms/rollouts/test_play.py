@@ -10,13 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.rollouts.collection import (
-    Move,
-    Prompts,
-    collect_rollouts,
-    play_episodes,
-    sampling,
-)
+from llm_decpomdp.algorithms.rollouts.collection import Move, Prompts, collect_rollouts, sampling
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, Timer
 from llm_decpomdp.policy import Completion, Team
 

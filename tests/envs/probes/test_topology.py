@@ -8,7 +8,7 @@ import pytest
 
 from llm_decpomdp import check_env, make
 from llm_decpomdp.agents.scripted import Constant
-from llm_decpomdp.algorithms.rollouts.collection import play_episodes
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
