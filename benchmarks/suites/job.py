@@ -32,6 +32,9 @@ from llm_decpomdp.validation import unknown
 
 DONE, FAILED = "done", "failed"
 
+TRAINING = "training"
+"""The folder of the run of an arm that trains."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -45,12 +48,13 @@ class Job:
     @property
     def training(self) -> RunFolder:
         """The run of an arm that trains."""
-        return RunFolder(self.folder / "training")
+        return RunFolder(self.folder / TRAINING)
 
     @property
     def final_team(self) -> Path:
         """The folder of the team that the job has trained."""
-        return self.training.path / "final_model"
+        # A `RunFolder` makes its folder, and the job of an initial team may not have begun.
+        return self.folder / TRAINING / "final_model"
 
     @property
     def initial_job(self) -> Path | None:

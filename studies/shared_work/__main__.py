@@ -39,6 +39,7 @@ GOALS = {
     "magrpo": ("S1", "S4"),
     "order_magrpo": ("S1", "not declared"),
     "known_call_magrpo": ("S9", "S9"),
+    "own_magrpo": ("S13", "S15"),
 }
 """Hypotheses of an arm on the goals for shared programs and for tests passed."""
 
@@ -51,6 +52,9 @@ COMPARED = (
     ("S8", SHARED, "own_parts", "magrpo", 1),
     ("S10", SHARED, "known_call_demonstrations", "demonstrations", 1),
     ("S11", SHARED, "known_call_magrpo", "known_call_demonstrations", 1),
+    ("S12", SHARED, "own_demonstrations", "pair", 1),
+    ("S14", SHARED, "own_magrpo", "own_demonstrations", 1),
+    ("S16", SHARED, "own_few_demonstrations", "own_demonstrations", -1),
 )
 """Hypotheses with a paired difference: measure, two arms, and the predicted sign of the first minus the second."""
 

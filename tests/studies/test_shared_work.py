@@ -54,8 +54,9 @@ def test_a_shared_program_has_full_marks_for_shared_work() -> None:
 
 
 def test_hypotheses_name_arms_of_the_suite() -> None:
-    suite = load_suite(Path(shared_work.__file__).parent / "suite.yaml")
-    names = {arm.name.removesuffix(f"-{Path(arm.config).stem}") for arm in suite.arms}
+    suites = Path(shared_work.__file__).parent.rglob("suite.yaml")
+    arms = [arm for path in suites for arm in load_suite(path).arms]
+    names = {arm.name.removesuffix(f"-{Path(arm.config).stem}") for arm in arms}
     assert {name for _, _, *pair, _ in COMPARED for name in pair} | {"single_grpo"} <= names
     assert all(measure in MEASURES for _, measure, *_ in COMPARED)
     assert {arm.seeds for arm in suite.arms} == {(0, 1, 2)}

@@ -37,6 +37,7 @@ def test_an_arm_trains_the_team_of_an_earlier_arm(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"further trains the team of begin.* add --only begin"):
         require_initial_teams([further])
     require_initial_teams([begin, further])
+    assert not begin.folder.exists()
     for job in (begin, further):
         job.write()
         work(job)
