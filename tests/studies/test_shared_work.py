@@ -59,8 +59,8 @@ def test_hypotheses_name_arms_of_the_suite() -> None:
     names = {arm.name.removesuffix(f"-{Path(arm.config).stem}") for arm in arms}
     assert {name for _, _, *pair, _ in COMPARED for name in pair} | {"single_grpo"} <= names
     assert all(measure in MEASURES for _, measure, *_ in COMPARED)
-    assert {arm.seeds for arm in suite.arms} == {(0, 1, 2)}
-    assert [arm.train_env for arm in suite.arms if "levels" in arm.name] == [
+    assert {arm.seeds for arm in arms} == {(0, 1, 2)}
+    assert [arm.train_env for arm in arms if "levels" in arm.name] == [
         "mbpp-v0",
         "coophumaneval-v0",
     ]
