@@ -129,9 +129,11 @@ def read_evaluation(folder: Path | str) -> EvaluationResult:
             of_tasks[task] = (*of_tasks.get(task, ()), value)
     seconds: dict[str, float] = {}
     for row in read_json_lines(path / TIMES):
-        if row["sample"] < manifest["samples"]:
+        # Times are those of a batch, and a batch may have more samples than were asked for.
+        count, wanted = row.get("samples", 1), manifest["samples"] - row["sample"]
+        if wanted > 0:
             for name, value in row["seconds"].items():
-                seconds[name] = seconds.get(name, 0.0) + value
+                seconds[name] = seconds.get(name, 0.0) + value * min(count, wanted) / count
     return EvaluationResult(path, manifest, values, passes, seconds, failures)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
+from math import gcd
 from multiprocessing.pool import ThreadPool
 from operator import itemgetter
 from threading import Event, Lock
@@ -32,6 +34,7 @@ from llm_decpomdp.policy import (
     Seedable,
     Team,
     distinct_policies,
+    policy_attribute,
     shared_engine,
 )
 from llm_decpomdp.seeding import stream
@@ -41,25 +44,44 @@ _ONE_AT_A_TIME = Lock()
 
 
 def act_simultaneously(
-    team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], timer: Timer
+    team: Team,
+    envs: Sequence[TextEnv],
+    prompts: Sequence[Prompts],
+    timer: Timer,
+    *,
+    share_prompts: bool = False,
 ) -> list[Move]:
     """Let all agents answer at the same time, without seeing each other's answers.
 
-    Agents that are sampled in one batch share their seconds, under a name such as `aux_0+main_0`.
+    Agents that are sampled in one batch share their seconds, under a name such as `aux_0+main_0`. With
+    `share_prompts`, a model computes equal prompts of successive states once, if each occurs equally often.
     """
     answers: list[Completions] = [{} for _ in prompts]
     for agents in group_by_engine(team):
         # Requests to a server may run in parallel.
         alone = nullcontext() if isinstance(team[agents[0]], Endpoint) else _ONE_AT_A_TIME
         part = [{agent: texts[agent] for agent in agents if agent in texts} for texts in prompts]
+        players = {agent: team[agent] for agent in agents}
+        size = _repetitions(players, part) if share_prompts else 1
         with alone, timer("+".join(agents)):
-            samples = sample_groups({agent: team[agent] for agent in agents}, envs, part, 1)
-        for completions, groups in zip(answers, samples, strict=True):
-            completions |= groups
+            samples = sample_groups(players, envs[::size], part[::size], size)
+        for state, completions in enumerate(answers):
+            groups = samples[state // size]
+            completions |= {agent: (group[state % size],) for agent, group in groups.items()}
     return [
         Move(dict(texts), {agent: completions[agent] for agent in texts})
         for texts, completions in zip(prompts, answers, strict=True)
     ]
+
+
+def _repetitions(team: Team, prompts: Sequence[Prompts]) -> int:
+    """Return how often the prompts of each state are repeated by the states that follow it; 1 if that differs."""
+    policies = team.values()
+    # Policies that read the environment may answer equal prompts differently.
+    reads_env = (policy_attribute(p, n) for p in policies for n in ("generate_with_envs", "member"))
+    if any(attribute is not None for attribute in reads_env):
+        return 1
+    return gcd(*(len(list(equal)) for _, equal in groupby(prompts)))
 
 
 def group_by_engine(team: Team) -> list[list[str]]:
@@ -132,8 +154,14 @@ def read_rollout(row: Mapping[str, Any]) -> Rollout:
     )
 
 
-Batch = tuple[int, Sequence[Start]]
-"""The number of a sample, and the starts of its episodes that are played together."""
+Batch = tuple[range, Sequence[Start]]
+"""Numbers of samples, and starts. All these samples of these starts are played together."""
+
+
+def episodes_of(batch: Batch) -> list[tuple[int, Start]]:
+    """Return the number and the start of each episode of a batch; the samples of a start stand together."""
+    numbers, starts = batch
+    return [(number, start) for start in starts for number in numbers]
 
 
 @dataclass(frozen=True)
@@ -164,12 +192,13 @@ class EpisodePlayer:
 
     def play(self, batches: Sequence[Batch]) -> Iterator[PlayedBatch]:
         """Play one batch after the other."""
-        for number, starts in batches:
-            # Random numbers depend only on the sample and the first task, so that a batch that is
+        for numbers, starts in batches:
+            # Random numbers depend only on the first sample and the first task, so that a batch that is
             # played again gives the same rows.
             first = starts[0]
-            self._restart(number, str(first.seed if first.task_id is None else first.task_id))
-            yield self._batch(self.env, (number, starts))
+            task = first.seed if first.task_id is None else first.task_id
+            self._restart(numbers.start, str(task))
+            yield self._batch(self.env, (numbers, starts))
 
     def play_apart(
         self, batches: Sequence[Batch], parallel: int, skip_failed: bool
@@ -197,8 +226,8 @@ class EpisodePlayer:
                 stopped.set()
             return outcome
 
-        for number, group in groupby(batches, key=itemgetter(0)):
-            self._restart(number)
+        for numbers, group in groupby(batches, key=itemgetter(0)):
+            self._restart(numbers.start)
             of_sample, failed = list(group), None
             # The threads of this pool are daemons, so that Ctrl-C does not wait for a server.
             with ThreadPool(min(parallel, len(of_sample)) if apart else 1) as pool:
@@ -214,12 +243,19 @@ class EpisodePlayer:
 
     def _batch(self, env: TextEnv, batch: Batch) -> PlayedBatch:
         clock, error = Timer(), None
-        number, starts = batch
+        numbers, starts = batch
+        episodes = episodes_of(batch)
+        act = self.act
+        if act is act_simultaneously and len(numbers) > 1:
+            act = partial(act_simultaneously, share_prompts=True)
         rows: list[dict[str, Any]] = []
-        seed_noise(env, self.seed, "evaluation", number, *map(str, starts[:1]))
+        seed_noise(env, self.seed, "evaluation", numbers.start, *map(str, starts[:1]))
         try:
-            rollouts = play_episodes(env, self.team, starts, act=self.act, timer=clock)
-            rows = [sample_row(rollout, number) for rollout in rollouts]
+            rollouts = play_episodes(
+                env, self.team, [start for _, start in episodes], act=act, timer=clock
+            )
+            pairs = zip(rollouts, episodes, strict=True)
+            rows = [sample_row(rollout, number) for rollout, (number, _) in pairs]
         # A failed request costs only its own episode.
         except EndpointError as failure:
             error = failure

@@ -8,17 +8,19 @@ An evaluation is a folder:
 - `failures.jsonl`: a row for each skipped episode, whose request has failed.
 - `summary.json`, `summary.csv`, `tasks.csv`: the measures, overall and by task.
 
-Episodes are played in batches of tasks, one sample of each, with separate random numbers for every batch. For a
-server each episode is a batch. An evaluation that is started again plays only missing batches, with the same
-result.
+A batch has all samples of some tasks, so that a model computes a prompt once for them, and its own random numbers.
+For a server each episode is a batch. An evaluation that is started again plays only missing batches, with the same
+result. Samples that are added later have batches of their own, so `sample_blocks` of the manifest says how many
+samples are played together. Folders of earlier versions have batches of one sample.
 """
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,13 @@ from llm_decpomdp.benchmarks.evaluation.folder import (
     read_evaluation,
     write_summary,
 )
-from llm_decpomdp.benchmarks.evaluation.play import EpisodePlayer, PlayedBatch, act_simultaneously
+from llm_decpomdp.benchmarks.evaluation.play import (
+    Batch,
+    EpisodePlayer,
+    PlayedBatch,
+    act_simultaneously,
+    episodes_of,
+)
 from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, describe_env, versions
 from llm_decpomdp.benchmarks.runs.results import make_episode_key, make_start_key, unique_rows
 from llm_decpomdp.env import DecPOMDPEnv
@@ -119,9 +127,11 @@ def evaluate(
     with place.exclusive_access():
         before = _open(place, manifest)
         # Rows are read after the lock is taken: another process may have added some.
-        batches = _missing(place, starts, samples, 1 if parallel else at_a_time)
+        blocks = _sample_blocks(place, before, samples, 1 if parallel else at_a_time)
+        batches = _missing(place, starts, samples, blocks, 1 if parallel else at_a_time)
         # The manifest comes before the first row, so that a stopped evaluation knows what it is.
-        place.write_manifest({**manifest, **_version_history(before, manifest, bool(batches))})
+        history = _version_history(before, manifest, bool(batches))
+        place.write_manifest({**manifest, "sample_blocks": blocks, **history})
         playing = (
             player.play_apart(batches, parallel, on_error == "skip")
             if parallel
@@ -240,20 +250,34 @@ def _version_history(
     return {**old, "earlier": earlier} if earlier else old
 
 
+def _sample_blocks(
+    place: RunFolder, before: Mapping[str, Any], samples: int, at_a_time: int
+) -> list[int]:
+    """Return how many samples are played together, from the first sample on; those of `before` stay."""
+    blocks: list[int] = before.get("sample_blocks", [])
+    if before and not blocks:
+        # Folders of earlier versions have batches of one sample, maybe of more samples than asked for last.
+        numbers = (int(row["sample"]) for _, row in unique_rows(place.episodes))
+        blocks = [1] * max(before["samples"], 1 + max(numbers, default=0))
+    missing = range(sum(blocks), samples)
+    return [*blocks, *(min(at_a_time, samples - number) for number in missing[::at_a_time])]
+
+
 def _missing(
-    place: RunFolder, starts: Sequence[Start], samples: int, at_a_time: int
-) -> list[tuple[int, Sequence[Start]]]:
+    place: RunFolder, starts: Sequence[Start], samples: int, blocks: Sequence[int], at_a_time: int
+) -> list[Batch]:
     """List the batches that lack rows, and drop their other rows and all failures."""
-    batches = [
-        (number, starts[first : first + at_a_time])
-        for number in range(samples)
-        for first in range(0, len(starts), at_a_time)
-    ]
+    batches: list[Batch] = []
+    for number, end in pairwise(accumulate(blocks, initial=0)):
+        size = max(1, at_a_time // (end - number))
+        parts = (starts[first : first + size] for first in range(0, len(starts), size))
+        if number < samples:
+            batches += [(range(number, end), part) for part in parts]
     rows = {make_episode_key(row) for _, row in unique_rows(place.episodes)}
-    missing = [(n, batch) for n, batch in batches if not rows.issuperset(_episode_keys(n, batch))]
+    missing = [batch for batch in batches if not rows.issuperset(_episode_keys(batch))]
     (place.path / FAILURES).unlink(missing_ok=True)  # failed episodes are tried again
     # A batch shares random numbers, so a batch that was stopped is played again as a whole.
-    torn = {key for n, batch in missing for key in _episode_keys(n, batch)}
+    torn = {key for batch in missing for key in _episode_keys(batch)}
     keep_json_lines(place.episodes, _first_of_each(torn))
     times = _first_of_each(torn)
     # Rows of early versions have no start.
@@ -274,19 +298,21 @@ def _first_of_each(dropped: Container[Any]) -> Callable[[Mapping[str, Any]], boo
     return keep
 
 
-def _episode_keys(number: int, starts: Iterable[Start]) -> list[tuple[int, tuple[Any, Any]]]:
-    return [(number, make_start_key(asdict(start))) for start in starts]
+def _episode_keys(batch: Batch) -> list[tuple[int, tuple[Any, Any]]]:
+    return [(number, make_start_key(asdict(start))) for number, start in episodes_of(batch)]
 
 
 def _append(place: RunFolder, outcome: PlayedBatch) -> None:
-    number, starts = outcome.batch
+    episodes = episodes_of(outcome.batch)
     if outcome.error is not None:
-        for start in starts:
+        for number, start in episodes:
             row = {"sample": number, "start": asdict(start), "error": str(outcome.error)}
             append_json_line(place.path / FAILURES, row)
         return
     for row in outcome.rows:
         append_json_line(place.episodes, row)
     # The row of times comes last: without it a batch counts as unfinished.
-    times = {"sample": number, "start": asdict(starts[0]), "episodes": len(starts)}
+    number, start = episodes[0]
+    counts = {"samples": len(outcome.batch[0]), "episodes": len(episodes)}
+    times = {"sample": number, "start": asdict(start), **counts}
     append_json_line(place.path / TIMES, {**times, "seconds": outcome.seconds})

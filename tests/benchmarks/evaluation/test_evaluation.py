@@ -13,7 +13,7 @@ import pytest
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Scripted
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.metrics import evaluation_metrics
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation import run
@@ -23,7 +23,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import (
     read_evaluation,
     table,
 )
-from llm_decpomdp.benchmarks.evaluation.play import measures, read_rollout
+from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously, measures, read_rollout
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.results import task_name
 from llm_decpomdp.env import DecPOMDPEnv
@@ -60,7 +60,8 @@ def guessed(make_word_env: Make, tmp_path: Path) -> EvaluationResult:
 def test_rows_of_an_evaluation(guessed: EvaluationResult) -> None:
     rows = rows_of(guessed.folder)
     assert len(rows) == 24
-    assert [row["sample"] for row in rows] == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 6
+    assert [row["sample"] for row in rows] == [0, 1, 2, 3] * 6  # the samples of a task together
+    assert [task_name(row) for row in rows[::4]] == [f"word/{n}" for n in range(6)]
     for row in rows:
         assert (row["phase"], row["update"]) == ("eval", 0)
         assert row["start"] == {"seed": None, "task_id": task_name(row)}
@@ -233,9 +234,9 @@ class Stopping(RandomText):
         self.left = left
 
     def generate(self, prompts: Any, num_samples: int = 1) -> list[list[Completion]]:
-        if self.left < len(prompts):
+        if self.left < len(prompts) * num_samples:
             raise KeyboardInterrupt
-        self.left -= len(prompts)
+        self.left -= len(prompts) * num_samples
         return super().generate(prompts, num_samples)
 
 
@@ -272,6 +273,104 @@ def test_finished_episodes_are_kept(make_word_env: Make, tmp_path: Path) -> None
     assert (tmp_path / "e" / "episodes.jsonl").read_bytes().startswith(before)
     assert {len(v) for v in more.values["last/reward_mean"].values()} == {3}
     assert run(2, left=0).values == first.values  # what was asked for, though more is there
+
+
+class Asked(RandomText):
+    """Keeps how many prompts it was asked to answer, and how often each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[int, int]] = []
+
+    def generate(self, prompts: Any, num_samples: int = 1) -> list[list[Completion]]:
+        self.calls.append((len(prompts), num_samples))
+        return super().generate(prompts, num_samples)
+
+
+def test_prompt_is_computed_once_for_all_samples(make_word_env: Make, tmp_path: Path) -> None:
+    env = make_word_env(num_turns=1)
+    team = {"left_0": Asked(), "right_0": Asked()}
+    evaluate(env, team, starts_of(env), samples=4, folder=tmp_path, at_a_time=8)
+    assert team["left_0"].calls == team["right_0"].calls == [(2, 4)] * 3
+    rows = rows_of(tmp_path)
+    texts = {json.dumps(row["groups"][0]["completions"]) for row in rows}
+    assert len(texts) == len(rows) == 24
+    evaluate(env, team, starts_of(env), samples=15, folder=tmp_path, at_a_time=8)
+    # What is added has batches of its own, of 8 and of 3 samples.
+    assert team["left_0"].calls[3:] == [(1, 8)] * 6 + [(2, 3)] * 3
+    assert json.loads((tmp_path / "manifest.json").read_text())["sample_blocks"] == [4, 8, 3]
+    alone = {"left_0": Asked(), "right_0": Asked()}
+    evaluate(env, alone, starts_of(env), folder=tmp_path / "one", at_a_time=4)
+    assert alone["left_0"].calls == [(4, 1), (2, 1)]
+
+
+def test_equal_prompts_are_shared_by_models_alone() -> None:
+    env = make("probe-turns-v0")
+    env.reset()
+    one, other = (dict.fromkeys(env.possible_agents, text) for text in ("a", "b"))
+    prompts = [one] * 4 + [other] * 2
+
+    def calls(team: Any, prompts: Any) -> list[tuple[int, int]]:
+        moves = act_simultaneously(team, [env] * len(prompts), prompts, Timer(), share_prompts=True)
+        assert [move.prompts for move in moves] == prompts
+        assert {move.size for move in moves} == {1}
+        return list(team["player_0"].calls)
+
+    team = {agent: Asked() for agent in env.possible_agents}
+    assert calls(team, prompts) == [(3, 2)]
+    assert calls(team, prompts[:5])[1:] == [(5, 1)]  # four and one
+    reader = ReadsEnv()
+    assert calls({**team, "player_1": reader}, prompts)[2:] == [(3, 2)]
+    assert reader.envs == 6
+
+
+class ReadsEnv(Constant):
+    """Answers by the environment, which may differ where prompts are equal."""
+
+    envs = 0
+
+    def __init__(self) -> None:
+        super().__init__("a")
+
+    def generate_with_envs(
+        self, envs: Any, agents: Any, num_samples: int = 1
+    ) -> list[list[Completion]]:
+        self.envs += len(envs)
+        return [[Completion("a")] * num_samples for _ in envs]
+
+
+def test_folder_of_an_earlier_version_keeps_its_rows(make_word_env: Make, tmp_path: Path) -> None:
+    env, manifest = make_word_env(), tmp_path / "manifest.json"
+    path = tmp_path / "episodes.jsonl"
+
+    def run(samples: int) -> list[int]:
+        team = {"left_0": RandomText(), "right_0": RandomText()}
+        evaluate(env, team, starts_of(env), samples=samples, folder=tmp_path, at_a_time=4)
+        return list(json.loads(manifest.read_text())["sample_blocks"])
+
+    for samples in (1, 2, 3):
+        run(samples)
+    content = json.loads(manifest.read_text())
+    del content["sample_blocks"]
+    manifest.write_text(json.dumps({**content, "samples": 2}))  # the last request was of fewer
+    before = path.read_bytes()
+    assert run(3) == [1, 1, 1]
+    assert path.read_bytes() == before
+    manifest.write_text(json.dumps(content))
+    path.write_bytes(before[:-50])  # a batch of one sample is played again
+    assert run(3) == [1, 1, 1]
+    assert path.read_bytes() == before
+    assert run(5) == [1, 1, 1, 2]
+    assert path.read_bytes().startswith(before)
+
+
+def test_seconds_of_a_batch_with_more_samples_count_in_part(
+    make_word_env: Make, tmp_path: Path
+) -> None:
+    env, team = make_word_env(), {"left_0": Gold(), "right_0": Gold()}
+    whole = evaluate(env, team, starts_of(env), samples=4, folder=tmp_path).seconds
+    part = evaluate(env, team, starts_of(env), samples=1, folder=tmp_path).seconds
+    assert dict(part) == {name: pytest.approx(value / 4) for name, value in whole.items()}
 
 
 def test_times_are_those_of_the_batches_that_count(make_word_env: Make, tmp_path: Path) -> None:
