@@ -20,7 +20,8 @@ from llm_decpomdp.envs.source_code.functions import (
     functions,
     remove_bindings,
 )
-from llm_decpomdp.envs.source_code.statements import bound_names, signature
+from llm_decpomdp.envs.source_code.parsing import signature
+from llm_decpomdp.envs.source_code.statements import bound_names
 from llm_decpomdp.validation import check_whole
 
 

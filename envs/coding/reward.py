@@ -77,6 +77,9 @@ COMPONENTS = {
 Parts = tuple[tuple[str, str], ...]
 """Code, or names of functions, by their authors."""
 
+FORMER_METHODS = {"program": "build_program", "judge": "score_program"}
+"""Former names of methods of `CodeReward` that subclasses override, and the names that they have now."""
+
 MAX_TEAM_REWARD = 4.0
 MAX_SINGLE_REWARD = 2.1
 
@@ -131,6 +134,16 @@ class CodeReward(ProgramReward):
     """Points of the levels before the tests."""
     shown: int = 0
     """Number of tests, from the first on, that prompts may show; see `Tests.shown`."""
+
+    def __init_subclass__(cls) -> None:
+        """Raise a `TypeError` for a method of a former name, which nothing would call."""
+        super().__init_subclass__()
+        for former, name in FORMER_METHODS.items():
+            if callable(vars(cls).get(former)):
+                raise TypeError(
+                    f"{cls.__name__}.{former} overrides nothing: rename it to {name}, with the parameters of "
+                    f"CodeReward.{name}"
+                )
 
     @property
     def maximum(self) -> float:

@@ -10,8 +10,12 @@ from llm_decpomdp.envs.datasets.loading import Dataset, idle_functions
 from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES, BadRow, Row, bundled_rows, text_field
 from llm_decpomdp.envs.sandbox import Tests, instrument
 from llm_decpomdp.envs.sandbox.differences import differences
-from llm_decpomdp.envs.source_code.parsing import find_function, parse, remove_function
-from llm_decpomdp.envs.source_code.statements import signature
+from llm_decpomdp.envs.source_code.parsing import (
+    find_function,
+    parse,
+    remove_function,
+    signature,
+)
 from llm_decpomdp.interfaces import Task
 
 MAX_PROMPT_LENGTH = 100_000

@@ -27,12 +27,12 @@ from llm_decpomdp.envs.source_code.classes import (
     is_unwritten,
     segment,
 )
-from llm_decpomdp.envs.source_code.completion_blocks import SOLUTION, bodies
+from llm_decpomdp.envs.source_code.code_blocks import Attempts, bodies, split_blocks
+from llm_decpomdp.envs.source_code.completion_blocks import SOLUTION
 from llm_decpomdp.envs.source_code.parsing import (
     MAX_CHARACTERS,
-    Attempts,
     SyntaxProblem,
-    split_blocks,
+    is_stub,
     syntax_tree,
 )
 from llm_decpomdp.envs.source_code.statements import (
@@ -40,7 +40,6 @@ from llm_decpomdp.envs.source_code.statements import (
     Statement,
     fingerprint,
     fingerprints,
-    is_stub,
     needed_names,
 )
 

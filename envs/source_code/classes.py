@@ -18,8 +18,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from llm_decpomdp.envs.source_code.parsing import SyntaxProblem, parse_or_none
-from llm_decpomdp.envs.source_code.statements import Statement, first_line, header, is_stub
+from llm_decpomdp.envs.source_code.parsing import SyntaxProblem, header, is_stub, parse_or_none
+from llm_decpomdp.envs.source_code.statements import Statement, first_line
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

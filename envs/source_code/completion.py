@@ -3,10 +3,10 @@
 The rule, which all families of code share:
 
 1. Reasoning, later turns and invisible characters are removed (`chat_text.py`).
-2. The answer is split into blocks: fenced ones, and those that parse amid prose (`parsing.py`).
+2. The answer is split into blocks: fenced ones, and those that parse amid prose (`code_blocks.py`).
 3. Of all definitions of a function at the top level of blocks the best one is chosen: complete before one
    without `return`, before a broken attempt, before an import, before a quotation of the prompt, before an empty
-   body (`statements.is_stub`); then fenced before prose; then the last. A definition is a function, a lambda, an
+   body (`parsing.is_stub`); then fenced before prose; then the last. A definition is a function, a lambda, an
    alias, the result of a call such as `partial(...)`, also inside `if`, `try`, `with` or a loop. The method of a
    class `Solution` counts if there is no other definition. A bare body counts last: text that continues the
    `opening` at the end of the prompt.
@@ -17,12 +17,12 @@ The rule, which all families of code share:
    which only looks names up (`Done`, `Complexity: O(n)`; see `Statement.is_prose`). All other statements run.
 
 So an answer that is one block of code, defines the function once and holds no text is `Reading.code` as it stands.
-This module has the result of the rule, and `completion_blocks.py` carries out its steps.
+`CompletionReader.read` begins with this case. `completion_blocks.py` carries out steps 3 to 5 for the others.
 
 Everything is decided on the AST. Only code that does not parse is read as text, by the rules of
 `CompletionBlocks.broken_attempt`, to distinguish a broken attempt from no attempt. Reading never raises an error,
-and its work is bounded: see `MAX_READ` of `parsing.py`. A completion of several blocks can run only code that a
-single block could also contain.
+and its work is bounded: see `MAX_READ` of `code_blocks.py`. A completion of several blocks can run only code that
+a single block could also contain.
 """
 
 from __future__ import annotations
@@ -30,8 +30,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from llm_decpomdp.envs.source_code.chat_text import find_answer
+from llm_decpomdp.envs.source_code.code_blocks import split_blocks
 from llm_decpomdp.envs.source_code.completion_blocks import CompletionBlocks
-from llm_decpomdp.envs.source_code.parsing import SyntaxProblem, syntax_tree
+from llm_decpomdp.envs.source_code.parsing import (
+    FUNCTIONS,
+    MAX_CHARACTERS,
+    SyntaxProblem,
+    is_stub,
+    returns,
+    syntax_tree,
+)
 from llm_decpomdp.envs.source_code.statements import COMPLETE, IMPORTED, SILENT
 
 FALLBACKS = {
@@ -102,15 +111,44 @@ class CompletionReader(CompletionBlocks):
             count where the completion has no others of their names.
     """
 
+    def __init__(
+        self, completion: str, given: Collection[str] = (), opening: str = "", prompt: str = ""
+    ) -> None:
+        super().__init__(given, opening, prompt)
+        answer = find_answer(completion)  # step 1 of the rule
+        self.fallbacks |= {
+            "reasoning": answer.reasoning,
+            "after_turn": answer.after_turn,
+            "invisible": answer.invisible,
+        }
+        if len(answer.text) > MAX_CHARACTERS:
+            self.unparsable.append(answer.text[: MAX_CHARACTERS + 1])
+            return
+        blocks = split_blocks(answer.text, self.parses)  # step 2
+        self.fallbacks["fences"] = sum(block.fenced for block in blocks)
+        self.add_blocks(blocks)
+
     def read(self, function: str) -> Reading:
         """Read the definition of a function, and the code that goes with it."""
+        # The usual answer is one block. If it has one definition, a function, and no text, all of it is the code.
+        if len(self.modules) == 1 and not self.unparsable and not self.prompt:
+            block = self.modules[0]
+            definers = [part.node for part in block.statements if function in part.definitions]
+            node = definers[0] if len(definers) == 1 else None
+            text = any(part.is_prose(()) for part in block.statements)
+            if isinstance(node, FUNCTIONS) and not is_stub(node) and not text:
+                return Reading(block.text, None, True, returns(node), {**self.fallbacks})
+        return self._read_parts(function)
+
+    def _read_parts(self, function: str) -> Reading:
+        """Read any answer, by steps 3 to 5 of the rule."""
         definition = self.find_definition(function)
         # A broken attempt counts more than an import, a quotation or an empty body.
         if definition is None or definition.rank < SILENT:
             attempt = self.broken_attempt(function)
             if attempt is not None:
-                code, returns = attempt
-                return Reading(code, _problem(code), True, returns, self.fallbacks)
+                code, has_return = attempt
+                return Reading(code, _problem(code), True, has_return, self.fallbacks)
         if definition is None:
             # The problem of code without the function is told only if there is no other code.
             code = "" if self.modules or not self.unparsable else self.unparsable[0].strip("\n")

@@ -1,27 +1,21 @@
-"""The steps of the rule of `completion.py`: blocks of a completion, definitions in them, and the code to run."""
+"""Steps 2 to 5 of the rule of `completion.py`: the best definition among several blocks, and the code to run."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
+from functools import cache, cached_property
 
-from llm_decpomdp.envs.source_code.chat_text import find_answer
-from llm_decpomdp.envs.source_code.parsing import (
-    FUNCTIONS,
-    MAX_CHARACTERS,
+from llm_decpomdp.envs.source_code.code_blocks import (
     Attempts,
-    FunctionNode,
-    SyntaxProblem,
-    continuations,
+    Block,
+    bodies,
     dedent,
     parts_that_parse,
-    split_blocks,
-    syntax_tree,
 )
+from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, FunctionNode, is_stub, syntax_tree
 from llm_decpomdp.envs.source_code.statements import (
     COMPLETE,
     QUOTE,
@@ -30,7 +24,6 @@ from llm_decpomdp.envs.source_code.statements import (
     Module,
     all_bound,
     fingerprints,
-    is_stub,
     join_code,
     make_module,
     needed_names,
@@ -55,44 +48,31 @@ class _Place:
 class CompletionBlocks:
     """The blocks of a completion, and the definitions of functions in them; arguments as of `CompletionReader`."""
 
-    def __init__(
-        self, completion: str, given: Collection[str] = (), opening: str = "", prompt: str = ""
-    ) -> None:
-        self.prompt = prompt
+    def __init__(self, given: Collection[str], opening: str, prompt: str) -> None:
         self.given = frozenset(given)
         self.opening = opening
+        self.prompt = prompt
         self.modules: list[Module] = []
+        """Blocks, and parts of blocks, that parse."""
         self.unparsable: list[str] = []
         """Blocks that do not parse, fenced ones first."""
+        self.fallbacks: dict[str, int] = {}
+        """Numbers by names of `completion.FALLBACKS`."""
         self._parts: list[str] = []
-        """Parts of these that parse."""
-        self._trees: dict[str, ast.Module | SyntaxProblem] = {}
+        """Parts that parse of blocks that do not."""
         self._attempts = Attempts()
+        # The completion's budget is charged once for each text.
+        self._parse = cache(self._attempts)
         self._places: dict[str, _Place | None] = {}
-        answer = find_answer(completion)
-        self.fallbacks = {
-            "reasoning": answer.reasoning,
-            "after_turn": answer.after_turn,
-            "invisible": answer.invisible,
-        }
-        if len(answer.text) > MAX_CHARACTERS:
-            self.unparsable.append(answer.text[: MAX_CHARACTERS + 1])
-        else:
-            self._split(answer.text)
 
-    # Steps 1 and 2: the blocks
+    # Step 2: the blocks
 
-    def _parse(self, text: str) -> ast.Module | SyntaxProblem:
-        """Parse a text within the completion's budget, which is charged once for each text."""
-        if text not in self._trees:
-            self._trees[text] = self._attempts(text)
-        return self._trees[text]
+    def parses(self, text: str) -> bool:
+        """Check whether a text is code."""
+        return isinstance(self._parse(dedent(text)), ast.Module)
 
-    def _split(self, answer: str) -> None:
-        blocks = split_blocks(
-            answer, lambda text: isinstance(self._parse(dedent(text)), ast.Module)
-        )
-        self.fallbacks["fences"] = sum(block.fenced for block in blocks)
+    def add_blocks(self, blocks: Sequence[Block]) -> None:
+        """Add the blocks of the answer, in order."""
         texts = [(dedent(block.text), block.fenced) for block in blocks]
         whole = [(text, fenced, self._parse(text)) for text, fenced in texts]
         # The rest of the budget is divided among the blocks, so that a hostile first block cannot starve the
@@ -318,20 +298,6 @@ class CompletionBlocks:
         ]
         return max(places, default=None)
 
-
-def bodies(opening: str, texts: Iterable[str], attempts: Attempts) -> Iterator[str]:
-    """Yield code in which one of the first texts that may be a body continues an opening."""
-    # A body must return something: otherwise any prose would continue the header.
-    for text in islice(dict.fromkeys(texts), MAX_BODIES):
-        if any(word in opening or word in text for word in ("return", "yield")):
-            for continued in continuations(opening, text):
-                for part in parts_that_parse(continued, attempts)[:1]:
-                    if len(part.rstrip()) > len(opening.rstrip()):
-                        yield part
-
-
-MAX_BODIES = 3
-"""Blocks that are tried as the body of the function."""
 
 _RETURN = re.compile(r"(?:^|[:;])\s*(?:return|yield)\b")
 

@@ -11,10 +11,10 @@ from functools import cached_property, lru_cache
 
 from llm_decpomdp.envs.source_code.parsing import (
     FUNCTIONS,
-    FunctionNode,
     SyntaxProblem,
-    find_function,
+    is_stub,
     parse_or_none,
+    returns,
 )
 
 # Python 3.10 has no `except*`.
@@ -31,21 +31,6 @@ STUB, QUOTE, IMPORTED, SILENT, COMPLETE = range(5)
 """Ranks of definitions: an empty body; as the prompt has it; imported; without `return`; complete."""
 
 
-def is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Check whether a body has only docstrings, `pass`, `...` and `raise NotImplementedError`."""
-    return all(map(_is_empty, function.body))
-
-
-def _is_empty(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Pass):
-        return True
-    if isinstance(statement, ast.Raise):
-        error = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
-        return isinstance(error, ast.Name) and error.id == "NotImplementedError"
-    value = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(value, ast.Constant) and isinstance(value.value, str | type(...))
-
-
 def fingerprint(function: ast.AST) -> str:
     """Return a text that is equal for functions that are equal but for comments, layout and docstring."""
     # A quotation of the prompt often lacks the docstring.
@@ -56,31 +41,10 @@ def fingerprint(function: ast.AST) -> str:
     return ast.dump(function)
 
 
-def header(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """Return the line with `def`, such as `def f(x: int) -> str:`."""
-    keyword = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
-    result = f" -> {ast.unparse(function.returns)}" if function.returns is not None else ""
-    return f"{keyword} {function.name}({ast.unparse(function.args)}){result}:"
-
-
 def first_line(statement: ast.stmt) -> int:
     """Return the line on which a statement begins, decorators included."""
     decorators = getattr(statement, "decorator_list", ())
     return min([statement.lineno, *(int(decorator.lineno) for decorator in decorators)])
-
-
-def returns(function: FunctionNode) -> bool:
-    """Check whether a function itself has a `return` or `yield`, nested functions and classes aside."""
-    if isinstance(function, ast.Lambda):
-        return True
-    pending: list[ast.AST] = list(function.body)
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom):
-            return True
-        if not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
-            pending += ast.iter_child_nodes(node)
-    return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,14 +373,3 @@ def bound_names(code: str) -> frozenset[str]:
     tree = parse_or_none(code)
     statements = map(Statement, tree.body) if tree is not None else ()
     return frozenset(name for statement in statements for name in statement.bound)
-
-
-def signature(code: str, name: str) -> str:
-    """Return the header of function `name` without its colon, such as `def f(x: int) -> str`.
-
-    It is `def name(...)` where `code` does not define it.
-    """
-    node = find_function(code, name)
-    if node is None or isinstance(node, ast.Lambda):
-        return f"def {name}(...)"
-    return header(node).removesuffix(":")

@@ -390,3 +390,12 @@ def test_annotations_are_evaluated_as_written():
     assert judge_alone("def sq(x: Unknown):\n    return x*x").components["tests"] == 0.0
     main = "from __future__ import annotations\ndef sq(x: Unknown):\n    return x*x"
     assert judge_alone(main).reward == pytest.approx(2.1)
+
+
+@pytest.mark.parametrize(
+    ("former", "name"), [("judge", "score_program"), ("program", "build_program")]
+)
+def test_a_subclass_with_a_method_of_a_former_name_is_refused(former, name):
+    with pytest.raises(TypeError, match=f"Own.{former} overrides nothing: rename it to {name}"):
+        type("Own", (CodeReward,), {former: lambda self: None})
+    type("Own", (CodeReward,), {name: lambda self: None})

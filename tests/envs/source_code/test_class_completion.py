@@ -6,8 +6,7 @@ import pytest
 
 from llm_decpomdp.envs.source_code.class_completion import read_class
 from llm_decpomdp.envs.source_code.classes import outline, repair_skeleton
-from llm_decpomdp.envs.source_code.parsing import parse_or_none
-from llm_decpomdp.envs.source_code.statements import is_stub
+from llm_decpomdp.envs.source_code.parsing import is_stub, parse_or_none
 from tests.envs.class_examples import shape_task
 
 AREA = "def area(self):\n    # of a rectangle\n    return self.width * self.height"

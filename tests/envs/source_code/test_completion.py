@@ -7,15 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_decpomdp.envs.coding.feedback import lost_results, names
-from llm_decpomdp.envs.source_code.completion import Reading, read
+from llm_decpomdp.envs.source_code.code_blocks import ATTEMPT, MAX_READ
+from llm_decpomdp.envs.source_code.completion import CompletionReader, Reading, read
 from llm_decpomdp.envs.source_code.parsing import (
-    ATTEMPT,
-    MAX_READ,
     find_function,
     remove_function,
+    signature,
     syntax_tree,
 )
-from llm_decpomdp.envs.source_code.statements import signature
 
 SQ = "def sq(x):\n    y = aux(x)\n    return y + 1"
 
@@ -59,6 +58,34 @@ def test_code_is_found_wherever_it_stands(completion):
     assert reading.complete and reading.problem is None
     node = find_function(reading.code, "sq")
     assert [type(s).__name__ for s in node.body] == ["Assign", "Return"]
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "",
+        "Done",
+        "x: int",
+        "assert unknown",
+        "print(sq(2))",
+        "sq = aux",
+        "sq = lambda x: 1",
+        "def sq(x):\n    return 1",
+        "def sq(x):\n    pass",
+        "def aux(x):\n    pass",
+        "if __name__ == '__main__':\n    sq = None",
+        "class Solution:\n    def sq(self, x):\n        return 1",
+        "from math import *\nsq(2)",
+    ],
+)
+@pytest.mark.parametrize("code", [SQ, SQ.replace("return", "print"), "def sq(x):\n    pass", ""])
+def test_the_short_way_for_one_block_gives_what_all_steps_give(code, beside):
+    for text in (f"{code}\n{beside}\n", f"{beside}\n{code}\n", f"```\n{code}\n{beside}\n```"):
+        short = CompletionReader(text).read("sq")
+        # With code of the prompt, quotations are looked for, so that the short way is not taken.
+        every_step = CompletionReader(text, prompt="def other():\n    pass").read("sq")
+        assert short == every_step
+        assert all(every_step.fallbacks.get(key, 0) == n for key, n in short.fallbacks.items())
 
 
 @pytest.mark.parametrize("size", [1000, 4000])

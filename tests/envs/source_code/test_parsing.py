@@ -12,15 +12,17 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp.envs.coding.feedback import lost_results
 from llm_decpomdp.envs.source_code import parsing as code
-from llm_decpomdp.envs.source_code.completion import read
-from llm_decpomdp.envs.source_code.parsing import (
+from llm_decpomdp.envs.source_code.code_blocks import (
     ATTEMPT,
     CHARACTERS,
     COMPILED,
-    MAX_CHARACTERS,
     MAX_READ,
-    MAX_TOKENS,
     Attempts,
+)
+from llm_decpomdp.envs.source_code.completion import read
+from llm_decpomdp.envs.source_code.parsing import (
+    MAX_CHARACTERS,
+    MAX_TOKENS,
     end_of_bound,
     explodes,
     parse,
