@@ -49,7 +49,9 @@ def save_model(folder: Path, arguments: argparse.Namespace, layers: int) -> int:
         num_attention_heads=arguments.hidden // 64,
         bos_token_id=None,
         eos_token_id=0,
-        pad_token_id=0,
+        # The embedding of a `pad_token_id` is zero, and the prompt has that token: each norm would multiply the
+        # gradient of a zero state by a thousand, which overflows after 13 layers.
+        pad_token_id=None,
         dtype=torch.bfloat16,
     )
     model: Any = LlamaForCausalLM(config)
