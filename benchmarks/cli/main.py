@@ -234,22 +234,24 @@ def options(
 
 
 def spread(arguments: Sequence[str]) -> list[str]:
-    """Repeat `--override` before each of several values, as the parser wants it.
+    """Repeat `--override` or `--kinds` before each of several values, as the parser wants it.
 
     Examples:
         >>> spread(["train", "--override", "a=1", "b=2", "--config", "demo"])
         ['train', '--override', 'a=1', '--override', 'b=2', '--config', 'demo']
+        >>> spread(["demonstrations", "mbpp-v0", "--kinds", "expression", "branch"])
+        ['demonstrations', 'mbpp-v0', '--kinds', 'expression', '--kinds', 'branch']
     """
     # Click takes one value for each option, and the commands of the papers give several.
     result: list[str] = []
-    values = -1  # since the last --override; -1 elsewhere
+    option, values = "", 0  # the option of the next values, and how many it has so far
     for argument in arguments:
         if argument.startswith("-"):
-            values = 0 if argument == "--override" else -1
-        elif values >= 0:
+            option, values = argument if argument in ("--override", "--kinds") else "", 0
+        elif option:
             values += 1
             if values > 1:
-                result.append("--override")
+                result.append(option)
         result.append(argument)
     return result
 

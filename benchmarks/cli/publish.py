@@ -94,6 +94,24 @@ def demonstrations(
     same_parameters: Annotated[
         bool, Option("--same-parameters", help="Helpers with the parameters of the entry function.")
     ] = False,
+    kinds: Annotated[
+        list[str] | None,
+        Option(
+            metavar="KIND ...",
+            help="Only these parts of a program: expression, branch, 'loop body', statements or function.",
+        ),
+    ] = None,
+    prefill: Annotated[
+        str,
+        Option(metavar="TEXT", help="Only parts that begin with this text, as with model.prefill."),
+    ] = "",
+    prefer_tail: Annotated[
+        bool,
+        Option(
+            "--prefer-tail",
+            help="Prefer entry functions that end with return aux(...), and avoid bodies of loops.",
+        ),
+    ] = False,
     programs: Annotated[
         Path | None,
         Option(
@@ -101,7 +119,7 @@ def demonstrations(
             help="A run or an evaluation of one agent, whose right programs are divided instead of references.",
         ),
     ] = None,
-    per_problem: Annotated[int, Option(min=1, help="Most divided programs of a problem.")] = 1,
+    per_problem: Annotated[int, Option(min=1, help="Most divisions of a problem.")] = 1,
 ) -> None:
     """Divide programs between two agents, check by running that both parts matter, and write a warm start."""
     from llm_decpomdp.benchmarks.export.demonstrations import write_demonstrations
@@ -115,6 +133,9 @@ def demonstrations(
         min_shared=min_shared,
         first=first,
         same_parameters=same_parameters,
+        kinds=kinds or (),
+        prefill=prefill,
+        prefer_tail=prefer_tail,
         programs=programs,
         per_problem=per_problem,
     )

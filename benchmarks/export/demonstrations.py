@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,21 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.runs.data import load_env
 from llm_decpomdp.benchmarks.runs.results import stored_rows
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.coding.division import DividedReference, divide_reference
+from llm_decpomdp.envs.coding.division import (
+    DividedReference,
+    DivisionOptions,
+    divide_reference,
+    find_divisions,
+)
 from llm_decpomdp.envs.coding.roles import MainRole
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Sandbox, SandboxError
+from llm_decpomdp.envs.source_code.function_extraction import KINDS
 from llm_decpomdp.utils.storage import write_atomically
+from llm_decpomdp.validation import unknown
+
+BALANCED = 0.6
+"""Balance from which on more of it makes a division no better, with `prefer_tail`."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,9 @@ def write_demonstrations(
     min_shared: float = 0.5,
     first: str | None = None,
     same_parameters: bool = False,
+    kinds: Sequence[str] = (),
+    prefill: str = "",
+    prefer_tail: bool = False,
     programs: Path | None = None,
     per_problem: int = 1,
 ) -> WrittenDemonstrations:
@@ -78,19 +92,23 @@ def write_demonstrations(
         min_shared: Least share of the tests that are shared work.
         first: The agent that answers first, `aux_0` or `main_0`; the other one reads its answer, as with
             `env.order`. `None` if both answer at once.
-        same_parameters: See `divide_reference`.
+        same_parameters: See `DivisionOptions`.
+        kinds: See `DivisionOptions`.
+        prefill: See `DivisionOptions`.
+        prefer_tail: Prefer divisions whose entry function ends with `return aux(...)`, and avoid bodies of loops.
+            By default those with most shared tests are preferred, of equal ones the most balanced.
         programs: A run or an evaluation of one agent (`env.num_agents: 1`) on problems of the split. Its programs
             that pass all tests are divided instead of the references.
-        per_problem: Most divisions of a problem; more than 1 needs `programs`.
+        per_problem: Most divisions of a problem, which have different entry functions.
 
     Raises:
         ConfigError: If an argument is wrong.
         RunError: If the sandbox fails.
     """
-    if per_problem > 1 and programs is None:
-        raise ConfigError(
-            f"per_problem={per_problem} means nothing without programs: a reference has one division"
-        )
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ConfigError(unknown("kind of division", kind, KINDS))
+    options = DivisionOptions(same_parameters, kinds, prefill)
     env = load_env(env_id, source, split)
     if env.possible_agents != ["aux_0", "main_0"]:
         raise ConfigError(
@@ -118,16 +136,24 @@ def write_demonstrations(
     console = Console(stderr=True)
     hidden = not console.is_terminal
     sandbox = env.reward.sandbox  # type: ignore[attr-defined]
+    chooses = prefer_tail or per_problem > 1
     for task in track(kept, "divisions", console=console, transient=True, disable=hidden):
         texts = None if own is None else own.get(task.task_id, [])
         try:
-            found = list(_divisions(task, texts, sandbox, same_parameters))
+            found = [
+                one
+                for solved in _solved(task, texts)
+                for one in _divide(solved, sandbox, options, chooses)
+            ]
         except SandboxError as error:
             raise RunError(str(error)) from error
         shared = [one for one in found if one.division.shared() >= min_shared]
-        shared.sort(key=lambda one: (-one.division.shared(), -one.balance))
+        shared.sort(key=_tail_first if prefer_tail else _most_shared_first)
+        different: dict[str, DividedReference] = {}
+        for division in shared:
+            different.setdefault(division.code["main_0"], division)
         divided += bool(shared)
-        for division in shared[:per_problem]:
+        for division in islice(different.values(), per_problem):
             origins[division.origin] += 1
             rows += _rows(env, task, division, first)
     with writing(output):
@@ -164,21 +190,35 @@ def correct_programs(folder: Path) -> dict[str, list[str]]:
     return {task_id: list(texts) for task_id, texts in found.items()}
 
 
-def _divisions(
-    task: CodeTask, texts: Sequence[str] | None, sandbox: Sandbox, same_parameters: bool
-) -> Iterator[DividedReference]:
-    """Yield the division of the task's reference, or one of each completion that solves it."""
+def _solved(task: CodeTask, texts: Sequence[str] | None) -> list[CodeTask]:
+    """Return the task with each of the completions that solve it as its reference; `None`: with its own."""
     if texts is None:
-        found = divide_reference(task, sandbox, same_parameters=same_parameters)
-        if found is not None:
-            yield found
-        return
+        return [task]
     role = MainRole()  # of an agent alone
-    for code in dict.fromkeys(role.read(task, text).code for text in texts):
-        solved = replace(task, references={"main_0": code})
-        found = divide_reference(solved, sandbox, same_parameters=same_parameters)
-        if found is not None:
-            yield found
+    codes = dict.fromkeys(role.read(task, text).code for text in texts)
+    return [replace(task, references={"main_0": code}) for code in codes]
+
+
+def _divide(
+    task: CodeTask, sandbox: Sandbox, options: DivisionOptions, every: bool
+) -> list[DividedReference]:
+    """Return every division of a reference, or the one with most shared tests, which runs fewer programs."""
+    if every:
+        return list(find_divisions(task, sandbox, options))
+    best = divide_reference(task, sandbox, options)
+    return [best] if best is not None else []
+
+
+def _most_shared_first(found: DividedReference) -> tuple[float, bool, float]:
+    """Return the key of the order of `divide_reference`."""
+    return -found.division.shared(), found.counts, -found.balance
+
+
+def _tail_first(found: DividedReference) -> float:
+    """Return the key of the order with `prefer_tail`."""
+    # The weights are those of the pilots in studies/LOG.md ("divided programs of their own model").
+    preference = 1.0 * found.is_tail - 0.6 * (found.origin == "loop body") - 1.0 * found.counts
+    return -(found.division.shared() + min(found.balance, BALANCED) + preference)
 
 
 def _rows(

@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
@@ -214,6 +215,30 @@ AT_ONCE = 4
 
 
 @dataclass(frozen=True)
+class DivisionOptions:
+    """Which divisions of a reference are tried."""
+
+    same_parameters: bool = False
+    """Only helpers with the parameters of the entry function. Then both agents know the call without reading each
+    other's code."""
+    kinds: Sequence[str] = ()
+    """Only these extracted parts, of `KINDS`; all if empty. A division of the data is always tried."""
+    prefill: str = ""
+    """Only divisions whose two parts begin with this text, for models with this `prefill`."""
+
+    def includes(self, code: Mapping[str, str], origin: str, entry_point: str) -> bool:
+        """Check whether a division is tried, by the code of both parts and its origin."""
+        if self.kinds and origin not in (REFERENCE, *self.kinds):
+            return False
+        if not all(part.startswith(self.prefill) for part in code.values()):
+            return False
+        if not self.same_parameters:
+            return True
+        parameters = _parameters(code["main_0"], entry_point)
+        return parameters is not None and parameters == _parameters(code["aux_0"], HELPER)
+
+
+@dataclass(frozen=True)
 class DividedReference:
     """A reference in two parts, and what each of them adds to the tests."""
 
@@ -223,50 +248,60 @@ class DividedReference:
     """`reference`, or the kind of the extracted part."""
     balance: float
     """Operations of the smaller part divided by those of the larger; 1 for a division of the data."""
+    counts: bool
+    """True if the helper only returns a `range`, which is little work."""
     division: Division
+
+    @property
+    def is_tail(self) -> bool:
+        """True if the last line of the entry function begins with `return aux(`."""
+        *_, last = self.code["main_0"].rstrip().split("\n")
+        return last.strip().startswith(f"return {HELPER}(")
 
 
 def divide_reference(
-    task: CodeTask, sandbox: Sandbox, *, same_parameters: bool = False
+    task: CodeTask, sandbox: Sandbox, options: DivisionOptions | None = None
 ) -> DividedReference | None:
     """Return the division of a task's reference with most shared tests, of equal ones the most balanced.
 
     `None` if the task has no reference, or no division passes all tests.
-
-    Args:
-        task: The task.
-        sandbox: Where the divisions run.
-        same_parameters: Only helpers with the parameters of the entry function. Then both agents know the call
-            without reading each other's code.
     """
     best: DividedReference | None = None
-    candidates = _candidates(task, same_parameters)
-    for first in range(0, len(candidates), AT_ONCE):
-        if best is not None and best.division.shared() == 1.0:
+    for reference in find_divisions(task, sandbox, options):
+        if best is None or reference.division.shared() > best.division.shared():
+            best = reference
+        if best.division.shared() == 1.0:
             break  # those that follow are less balanced, or only count
-        for reference in _measure(task, candidates[first : first + AT_ONCE], sandbox):
-            passes = all(reference.division.passed)
-            if passes and (best is None or reference.division.shared() > best.division.shared()):
-                best = reference
     return best
 
 
-def _candidates(task: CodeTask, same_parameters: bool) -> list[tuple[dict[str, str], str, float]]:
+def find_divisions(
+    task: CodeTask, sandbox: Sandbox, options: DivisionOptions | None = None
+) -> Iterator[DividedReference]:
+    """Yield the divisions of a task's reference that pass all tests, in the order of `divide_function`."""
+    candidates = _candidates(task, options or DivisionOptions())
+    for first in range(0, len(candidates), AT_ONCE):
+        part = candidates[first : first + AT_ONCE]
+        divisions = measure_divisions([(task, code) for code, *_ in part], sandbox)
+        for candidate, division in zip(part, divisions, strict=True):
+            if all(division.passed):
+                yield DividedReference(*candidate, division)
+
+
+def _candidates(
+    task: CodeTask, options: DivisionOptions
+) -> list[tuple[dict[str, str], str, float, bool]]:
     if "aux_0" in task.references:
-        candidates = [(dict(task.references), REFERENCE, 1.0)]
+        candidates = [(dict(task.references), REFERENCE, 1.0, False)]
     else:
         code = task.references.get("main_0", "")
         parts = divide_function(code, task.entry_point, preamble=task.preamble)
-        candidates = [({"aux_0": p.helper, "main_0": p.main}, p.kind, p.balance) for p in parts]
-    if same_parameters:
-        entry = task.entry_point
         candidates = [
-            candidate
-            for candidate in candidates
-            if (parameters := _parameters(candidate[0]["main_0"], entry)) is not None
-            and parameters == _parameters(candidate[0]["aux_0"], HELPER)
+            ({"aux_0": part.helper, "main_0": part.main}, part.kind, part.balance, part.counts)
+            for part in parts
         ]
-    return candidates[:MAX_TRIED]
+    tried = (one for one in candidates if options.includes(one[0], one[1], task.entry_point))
+    return list(islice(tried, MAX_TRIED))
 
 
 def _parameters(code: str, name: str) -> tuple[list[str], ...] | None:
@@ -277,11 +312,3 @@ def _parameters(code: str, name: str) -> tuple[list[str], ...] | None:
     of = function.args
     kinds = (of.posonlyargs, of.args, of.kwonlyargs, [of.vararg], [of.kwarg])
     return tuple([part.arg for part in kind if part is not None] for kind in kinds)
-
-
-def _measure(
-    task: CodeTask, candidates: Sequence[tuple[dict[str, str], str, float]], sandbox: Sandbox
-) -> Iterator[DividedReference]:
-    divisions = measure_divisions([(task, code) for code, *_ in candidates], sandbox)
-    for candidate, division in zip(candidates, divisions, strict=True):
-        yield DividedReference(*candidate, division)

@@ -30,6 +30,9 @@ MIN_OPERATIONS = 2
 
 MAX_PARAMETERS, MAX_RESULTS = 5, 3
 
+KINDS = ("expression", "branch", "loop body", "statements", "function")
+"""Kinds of extracted parts."""
+
 OPERATIONS = (
     *(ast.BinOp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.Call, ast.Subscript, ast.IfExp),
     *(ast.comprehension, ast.For, ast.While, ast.If, ast.AugAssign),
@@ -61,7 +64,7 @@ class Extraction:
     main: str
     """Code of the function that calls it, with those that it needs."""
     kind: str
-    """Extracted part: `expression`, `branch`, `loop body`, `statements` or `function`."""
+    """Extracted part, one of `KINDS`."""
     balance: float
     """Operations of the smaller part divided by those of the larger, in (0, 1]."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,12 @@ import pytest
 
 from llm_decpomdp.algorithms.training.sft_data import read_demonstrations
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.export.demonstrations import write_demonstrations
+from llm_decpomdp.benchmarks.export.demonstrations import (
+    _most_shared_first,
+    _tail_first,
+    write_demonstrations,
+)
+from llm_decpomdp.envs.coding.division import DividedReference, Division
 
 SQUARES = """
     total = 0
@@ -88,6 +94,43 @@ def test_helpers_may_have_the_parameters_of_the_entry_function(source: str, tmp_
     assert aux["completion"].startswith("def aux(xs):") and "aux(xs)" in main["completion"]
 
 
+def test_several_divisions_of_a_reference_and_those_of_a_kind(source: str, tmp_path: Path) -> None:
+    def write(**options: Any) -> list[dict[str, Any]]:
+        path = tmp_path / "lessons.jsonl"
+        write_demonstrations("humaneval-v0", "test[:1]", path, source=source, **options)
+        return [*map(json.loads, path.read_text(encoding="utf-8").splitlines())]
+
+    several = write(per_problem=9)
+    mains = [line["completion"] for line in several[1::2]]
+    assert len(mains) == len({*mains}) > 2
+    assert {line["origin"] for line in several} > {"loop body", "expression"}
+    assert {line["origin"] for line in write(per_problem=9, kinds=["loop body"])} == {"loop body"}
+    assert write(prefill="async") == []
+    with pytest.raises(ConfigError, match="unknown kind of division 'loop'; did you mean 'loop b"):
+        write(kinds=["loop"])
+
+
+def divided(last: str, origin: str, balance: float, shared: int = 2) -> DividedReference:
+    needed = (True,) * shared + (False,) * (2 - shared)
+    code = {"aux_0": "def aux(x):\n    return x", "main_0": f"def f(x):\n    y = x\n    {last}\n"}
+    return DividedReference(code, origin, balance, False, Division((True, True), needed, (needed,)))
+
+
+def test_divisions_at_the_end_come_first_and_bodies_of_loops_last() -> None:
+    tail = divided("return aux(y)", "statements", 0.1)
+    half = divided("return aux(y)", "statements", 0.1, shared=1)
+    even = divided("return 1 + aux(y)", "expression", 0.6)
+    more = divided("return 2 + aux(y)", "expression", 1.0)
+    uneven = divided("return y + aux(x)", "expression", 0.2)
+    loop = divided("return y", "loop body", 0.9)
+    assert [tail.is_tail, half.is_tail, even.is_tail] == [True, True, False]
+    given = [loop, uneven, even, more, half, tail]
+    assert sorted(given, key=_tail_first) == [tail, even, more, half, uneven, loop]
+    assert sorted(given, key=_most_shared_first) == [more, loop, even, uneven, tail, half]
+    counts = replace(tail, counts=True)
+    assert sorted([counts, uneven, loop], key=_tail_first) == [uneven, counts, loop]
+
+
 def test_with_main_first_the_helper_reads_its_call(source: str, tmp_path: Path) -> None:
     output = tmp_path / "lessons.jsonl"
     write_demonstrations("humaneval-v0", "test[:1]", output, source=source, first="main_0")
@@ -122,7 +165,8 @@ def test_own_programs_that_pass_are_divided_instead_of_references(
     other = SQUARES.removeprefix("\n").replace("x * x", "x ** 2")  # continues the prompt
     groups = [samples((right, 1), (wrong, 0)), samples((right, 1), (other, 1))]
     folder, output = evaluation(tmp_path / "single", groups), tmp_path / "lessons.jsonl"
-    for per_problem in (1, 5):
+    written = []
+    for per_problem in (1, 99):
         result = write_demonstrations(
             "humaneval-v0",
             "test",
@@ -131,10 +175,12 @@ def test_own_programs_that_pass_are_divided_instead_of_references(
             programs=folder,
             per_problem=per_problem,
         )
-        assert result.divided == 1 and sum(result.origins.values()) == min(per_problem, 2)
+        assert result.divided == 1
+        written.append(result.origins.total())
     texts = [json.loads(line)["completion"] for line in output.read_text().splitlines()]
-    assert len(texts) == 4 and not any("** 3" in text for text in texts)
-    assert any("** 2" in text for text in texts)
+    assert written == [1, len(texts) / 2] and len(texts) > 8
+    assert not any("** 3" in text for text in texts)
+    assert any("** 2" in text for text in texts) and any("x * x" in text for text in texts)
 
 
 def test_programs_of_a_team_are_refused(source: str, tmp_path: Path) -> None:
@@ -143,10 +189,6 @@ def test_programs_of_a_team_are_refused(source: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="num_agents=1"):
         write_demonstrations(
             "humaneval-v0", "test", tmp_path / "a.jsonl", source=source, programs=folder
-        )
-    with pytest.raises(ConfigError, match="per_problem=2 means nothing without programs"):
-        write_demonstrations(
-            "humaneval-v0", "test", tmp_path / "a.jsonl", source=source, per_problem=2
         )
     with pytest.raises(ConfigError, match="holds no episodes"):
         write_demonstrations(

@@ -10,6 +10,7 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp.envs.coding.division import (
     Division,
+    DivisionOptions,
     DivisionReward,
     divide_reference,
     measure_divisions,
@@ -83,7 +84,7 @@ def test_equal_parameters_are_equal_in_every_kind() -> None:
     row = {"task_id": "k", "prompt": "def f(n):\n    pass\n", "test": test, "entry_point": "f"}
     main, aux = "def f(n, *rest):\n    return aux(n) + 1", "def aux(n):\n    return 2 * n"
     task = replace(code_task(0, row), references={"main_0": main, "aux_0": aux})
-    assert divide_reference(task, Sandbox(workers=1), same_parameters=True) is None
+    assert divide_reference(task, Sandbox(workers=1), DivisionOptions(same_parameters=True)) is None
 
 
 def test_a_constant_made_by_both_earns_more_than_a_correct_program_of_one_agent() -> None:
