@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.rollouts.rollout import Start as Start
     from llm_decpomdp.algorithms.rollouts.rollout import TextEnv as TextEnv
     from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions as RolloutOptions
+    from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions as TrainerOptions
     from llm_decpomdp.algorithms.training.callbacks import TrainerCallback as TrainerCallback
     from llm_decpomdp.algorithms.training.checkpoint_manager import (
         CheckpointManager as CheckpointManager,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.rollout_source import SampledSource as SampledSource
     from llm_decpomdp.algorithms.training.run_log import RunLog as RunLog
     from llm_decpomdp.algorithms.training.trainer import Trainer as Trainer
-    from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions as TrainerOptions
     from llm_decpomdp.utils.storage import RunFolder as RunFolder
 else:
     __getattr__, __dir__, __all__ = lazy_names(

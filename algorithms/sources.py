@@ -1,26 +1,18 @@
-"""The optional parts of a training that its options ask for: wrappers of its source, and the warm start.
+"""The wrappers of a source that optional features are.
 
-Each feature attaches here by a few lines. A feature that is off is not even imported.
+Each feature attaches here by a few lines, and by its option in `TrainerOptions.wraps_source`. A feature that is
+off is not even imported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv
+from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.training.rollout_source import RolloutSource
-from llm_decpomdp.algorithms.training.trainer_options import (
-    PASSES,
-    TrainerOptions,
-    WarmStartOptions,
-)
 from llm_decpomdp.policy import Team
-
-if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.training.sft import SupervisedTraining
-    from llm_decpomdp.algorithms.training.sft_data import Demonstration
 
 
 def add_wrappers(
@@ -83,37 +75,3 @@ def add_wrappers(
         one_step = learner.options.num_iterations == 1 and not learner.is_sharded
         source = AsyncSource(source, learner, options.max_async_level, can_prefetch and one_step)
     return source
-
-
-def make_warm_start(
-    env: TextEnv,
-    team: Team,
-    options: WarmStartOptions,
-    demonstrations: Sequence[Demonstration],
-    *,
-    problems: Sequence[Start] = (),
-    max_grad_norm: float | None = None,
-    seed: int = 0,
-) -> SupervisedTraining:
-    """Build the supervised phase before the first update.
-
-    Args:
-        env: The environment of training.
-        team: The team that learns.
-        options: The source of the demonstrations, and how to learn from them.
-        demonstrations: The demonstrations, if the team does not sample its own.
-        problems: Starts of the problems that the team samples with `source=passes`.
-        max_grad_norm: Largest norm of a policy's gradient; `None` for no limit.
-        seed: Decides the order of demonstrations, and all samples.
-
-    Raises:
-        ValueError: If there is nothing to learn from, or the episodes of a problem would be absurdly many.
-        TypeError: If a policy cannot encode a text that it did not sample.
-    """
-    if options.source == PASSES:
-        from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
-
-        return ExpertIteration(env, team, problems, options, max_grad_norm=max_grad_norm, seed=seed)
-    from llm_decpomdp.algorithms.training.sft import SupervisedTraining
-
-    return SupervisedTraining(team, demonstrations, options, max_grad_norm=max_grad_norm, seed=seed)

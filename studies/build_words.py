@@ -24,7 +24,7 @@ from llm_decpomdp.algorithms import ALGORITHMS, LearnerOptions, Start, collect_r
 from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import reference_demonstrations
-from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
+from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream

@@ -24,11 +24,11 @@ from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.sources import add_wrappers
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.rollout_source import SampledSource
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.envs.probes.known import PROBES
 from studies.hypotheses.training import every_start, value
 

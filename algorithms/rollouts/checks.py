@@ -12,7 +12,7 @@ from typing import NamedTuple
 from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, reset_branch
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions, check_partners
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.policy import (
     Policy,
     PromptTooLong,
@@ -317,3 +317,13 @@ def overflow(policy: Policy, prompt: str) -> tuple[int, int] | None:
     """Return the tokens of a prompt that is too long, and those that would fit; `None` for any other."""
     count: Callable[[str], tuple[int, int] | None] | None = policy_attribute(policy, "overflow")
     return None if count is None else count(prompt)
+
+
+def check_partners(group_size: int, num_agents: int, num_partners: int) -> None:
+    """Raise a `ValueError` unless an agent's partners have so many choices: at most G^(N-1)."""
+    choices = group_size ** (num_agents - 1)
+    if not 1 <= num_partners <= choices:
+        raise ValueError(
+            f"num_partners must be from 1 to {choices:,}, the choices of {num_agents - 1} partners' "
+            f"{group_size} completions, got {num_partners}"
+        )

@@ -19,8 +19,9 @@ from itertools import product
 
 import numpy as np
 
+from llm_decpomdp.algorithms.rollouts.checks import check_partners
 from llm_decpomdp.algorithms.rollouts.collection import Pairing, align
-from llm_decpomdp.algorithms.rollouts.rollout_options import JOINT_MODES, check_partners
+from llm_decpomdp.algorithms.rollouts.rollout_options import JOINT_MODES
 from llm_decpomdp.validation import unknown
 
 

@@ -1,7 +1,8 @@
-"""Options of rollouts: mode, joint samples, selection of branches."""
+"""Options of a training run: rollouts (mode, joint samples, selection of branches), evaluations, checkpoints."""
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any, ClassVar
 
 from llm_decpomdp.branching import is_turn_based
@@ -75,11 +76,87 @@ class RolloutOptions(Options):
             )
 
 
-def check_partners(group_size: int, num_agents: int, num_partners: int) -> None:
-    """Raise a `ValueError` unless an agent's partners have so many choices: at most G^(N-1)."""
-    choices = group_size ** (num_agents - 1)
-    if not 1 <= num_partners <= choices:
+class RewardScoreOptions(Options):
+    """A reward model whose scores the learner sees instead of the task's reward."""
+
+    switch = "path"
+    former_names: ClassVar = {"reward_model": "path", "reward_model_every": "update_interval"}
+    path: str | None = None
+    """File of a reward model, as `reward-model` writes it, whose scores the learner is given in place of the
+    task's reward; evaluations are on the task's. It must have been trained with the model of a policy here."""
+    update_interval: int = option(0, ge=0, unless=("path", None))
+    """Updates after which the reward model is fitted anew, to pairs of what the team has said, by the task's
+    reward; 0 keeps it as it is."""
+
+
+class StorageOptions(Options):
+    """Files of a run besides its metrics and episodes."""
+
+    keep_best: bool = False
+    """Keep the team of the evaluation with the highest mean reward, the first of equal ones, and make it the final
+    one. That reward is the highest of several noisy ones, and so promises a little too much."""
+    checkpoint_every: int = option(0, ge=0)
+    """Updates between checkpoints; there is one after the last update, too. With 0 `checkpoint_minutes` alone
+    decides. A run that is stopped or fails always saves a checkpoint."""
+    checkpoint_minutes: float = option(10.0, ge=0)
+    """Minutes between checkpoints by time, each after a complete update; a run that has written one writes another
+    after the last update. 0 writes none by time. They take at most 5 % of the time: if writing is slow, the pauses
+    are longer."""
+    keep_checkpoints: int = option(2, ge=1)
+    """Number of the newest checkpoints that are kept, in addition to the best."""
+    record_tokens: bool = False
+    """Write the token ids and log-probabilities of every completion to `episodes.jsonl` too."""
+
+
+class TrainerOptions(RolloutOptions, StorageOptions):
+    """All options of a training run.
+
+    Raises:
+        ValueError: If a value is out of its range, or two do not fit together.
+    """
+
+    group_size: int = option(4, ge=1)
+    """Completions of each agent in a group (G); at least 2 where the algorithm compares them."""
+    eval_every: int = option(0, ge=0)
+    """Updates between evaluations; 0 leaves those before the first and after the last update."""
+    reward_model: RewardScoreOptions = field(default_factory=RewardScoreOptions)
+    seed: int = option(0, ge=0)
+    """Seed of all that is drawn at random: the order of problems, new adapters' weights, and every sample."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_scores(self.reward_model, self)
+
+    @property
+    def wraps_source(self) -> bool:
+        """Whether an option asks for a wrapper of the source of rollouts (`algorithms/sources.py`)."""
+        return bool(
+            self.max_resample_rounds
+            or self.curriculum
+            or self.max_async_level
+            or self.reward_model.path
+        )
+
+    def evaluates(self, update: int, total: int) -> bool:
+        """Check whether an evaluation follows `update`, of `total`; 0 stands for before the first."""
+        return update in (0, total) or bool(self.eval_every and update % self.eval_every == 0)
+
+    def evaluations(self, total: int) -> int:
+        """Return the number of evaluations of a run of `total` updates."""
+        return sum(self.evaluates(update, total) for update in range(total + 1))
+
+
+def check_scores(scores: RewardScoreOptions, rollouts: RolloutOptions) -> None:
+    """Raise a `ValueError` if rollouts go by the task's reward, and a reward model stands in its place."""
+    if scores.path is None:
+        return
+    if rollouts.branch_selection == "best":
         raise ValueError(
-            f"num_partners must be from 1 to {choices:,}, the choices of {num_agents - 1} partners' "
-            f"{group_size} completions, got {num_partners}"
+            "branch_selection=best goes by the task's reward, and reward_model stands in its place: set "
+            "branch_selection=random, or drop reward_model"
+        )
+    if rollouts.early_termination_threshold is not None:
+        raise ValueError(
+            "early_termination_threshold goes by the task's reward, and reward_model stands in its place: drop "
+            "one of them"
         )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.options import former_names
 from llm_decpomdp.policy import Team
 

@@ -16,10 +16,10 @@ from rich.filesize import decimal
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import StorageOptions, TrainerOptions
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import Interrupted, TrainerCallback
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.algorithms.training.trainer_options import StorageOptions, TrainerOptions
 from llm_decpomdp.options import flatten, names
 from llm_decpomdp.policy import Stateful, TrainablePolicy, distinct_policies, policy_attribute
 from llm_decpomdp.utils.storage import RunFolder

@@ -24,9 +24,8 @@ from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
 from llm_decpomdp.algorithms.rollouts.checks import RunCost, check_starts, run_cost
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions, TrainerOptions
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Team
 from llm_decpomdp.seeding import stream
 

@@ -25,7 +25,7 @@ from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
 from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
 from llm_decpomdp.algorithms.training.sft_data import Demonstration, SFTExample, batches
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
+from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.policy import Completion, Team, TrainablePolicy, policy_attribute
 
 logger = logging.getLogger(__name__)

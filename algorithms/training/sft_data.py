@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, reset_branch
-from llm_decpomdp.algorithms.training.trainer_options import GOLD, WarmStartOptions
+from llm_decpomdp.algorithms.training.warm_start import GOLD, WarmStartOptions
 from llm_decpomdp.branching import acting_agents, message_turns
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Completion

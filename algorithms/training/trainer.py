@@ -10,13 +10,14 @@ from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+from llm_decpomdp.algorithms.learning.completion_values import check_credit
 from llm_decpomdp.algorithms.rollouts.checks import Bounded, announce
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, TextEnv, Timer
+from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals, terminable
 from llm_decpomdp.algorithms.training.out_of_memory import explain, memory_ran_out
 from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, UpdateRequest
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
 from llm_decpomdp.policy import Team
 
 logger = logging.getLogger(__name__)

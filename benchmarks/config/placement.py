@@ -23,7 +23,8 @@ from llm_decpomdp.agents.models.local_models import saved_adapter
 from llm_decpomdp.agents.policy_spec import bases
 from llm_decpomdp.agents.remote.options import check_untruncated
 from llm_decpomdp.algorithms import Algorithm, LearnerOptions
-from llm_decpomdp.algorithms.training.trainer_options import PASSES, check_sharded
+from llm_decpomdp.algorithms.learning.shard_options import check_sharded
+from llm_decpomdp.algorithms.training.warm_start import PASSES
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
 

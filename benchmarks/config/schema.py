@@ -27,15 +27,15 @@ from llm_decpomdp.algorithms.learning.learner_options import (
     StepOptions,
     TruncationOptions,
 )
+from llm_decpomdp.algorithms.learning.shard_options import ShardOptions
 from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
-from llm_decpomdp.algorithms.training.trainer_options import (
+from llm_decpomdp.algorithms.rollouts.rollout_options import (
     RewardScoreOptions,
-    ShardOptions,
     StorageOptions,
-    WarmStartOptions,
     check_scores,
 )
+from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 from llm_decpomdp.options import (

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from omegaconf import OmegaConf
 
-from llm_decpomdp.algorithms.training.trainer_options import GOLD, PASSES
+from llm_decpomdp.algorithms.training.warm_start import GOLD, PASSES
 from llm_decpomdp.benchmarks.analysis.credit_summary import (
     MEASURES,
     NAMES,

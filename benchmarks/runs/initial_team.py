@@ -14,7 +14,7 @@ from typing import Any
 
 from llm_decpomdp.agents.models.local_models import saved_adapter
 from llm_decpomdp.agents.saved_team import MANIFEST, declaration, identify_team
-from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
+from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError, open_folder
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import find_config, read_config

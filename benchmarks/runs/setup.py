@@ -16,6 +16,7 @@ from llm_decpomdp.algorithms import (
     Start,
     TrainerOptions,
 )
+from llm_decpomdp.algorithms.learning.completion_values import check_credit
 from llm_decpomdp.algorithms.rollouts.checks import Cost, cost
 from llm_decpomdp.algorithms.training.sft_data import (
     Demonstration,
@@ -23,7 +24,7 @@ from llm_decpomdp.algorithms.training.sft_data import (
     read_demonstrations,
     reference_demonstrations,
 )
-from llm_decpomdp.algorithms.training.trainer_options import GOLD, PASSES, check_credit
+from llm_decpomdp.algorithms.training.warm_start import GOLD, PASSES
 from llm_decpomdp.benchmarks.config.compiled import check_compiled
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
 from llm_decpomdp.benchmarks.config.in_flight import check_in_flight

@@ -156,7 +156,6 @@ def make_training(
         SampledSource,
         Trainer,
         WorkerState,
-        sources,
     )
 
     config, env, options = run.config, run.train_env, run.trainer
@@ -176,7 +175,9 @@ def make_training(
             )
         phase = None
         if demonstrations is not None:
-            phase = sources.make_warm_start(
+            from llm_decpomdp.algorithms.training.warm_start import make_warm_start
+
+            phase = make_warm_start(
                 env,
                 team,
                 config.warm_start,
@@ -203,16 +204,19 @@ def make_training(
             source = StoredSource(arrange(config, add_tokens(run.pairs, team)))
         else:
             source = SampledSource(env, team, worker, learner, options, run.batches, run.problems)
-        source = sources.add_wrappers(
-            source,
-            env,
-            team,
-            learner,
-            options,
-            problems=run.problems,
-            opponents=opponents,
-            can_prefetch=remote_worker is not None,
-        )
+        if options.wraps_source or learner.has_opponent:
+            from llm_decpomdp.algorithms import sources
+
+            source = sources.add_wrappers(
+                source,
+                env,
+                team,
+                learner,
+                options,
+                problems=run.problems,
+                opponents=opponents,
+                can_prefetch=remote_worker is not None,
+            )
         checkpoints, log = CheckpointManager(folder), RunLog(folder)
         # Checkpoints come first: the others continue from the state that these have loaded.
         callbacks = [checkpoints, log, *([phase] if phase else [])]

@@ -29,6 +29,7 @@ from llm_decpomdp.algorithms.preferences.stored import StoredSource
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker, WorkerState
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.sources import add_wrappers
 from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
@@ -38,7 +39,6 @@ from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, Sampl
 from llm_decpomdp.algorithms.training.run_log import RunLog
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from studies.hypotheses.training import HashedParts
 from tests.algorithms.conftest import EchoEnv, Recording, Recurrent, TinyPolicy
@@ -97,16 +97,17 @@ class Run(Trainer):
             source = StoredSource(stored)
         else:
             source = SampledSource(env, team, worker, learns, options, batches, problems)
-        source = add_wrappers(
-            source,
-            env,
-            team,
-            learns,
-            options,
-            problems=problems,
-            opponents=opponent,
-            can_prefetch=rollout_worker is not None,
-        )
+        if options.wraps_source or learns.has_opponent:  # as `make_training` does
+            source = add_wrappers(
+                source,
+                env,
+                team,
+                learns,
+                options,
+                problems=problems,
+                opponents=opponent,
+                can_prefetch=rollout_worker is not None,
+            )
         self.folder, self.batches, self.warm_start = RunFolder(folder), batches, warm_start
         self.checkpoints, self.run_log = CheckpointManager(self.folder), RunLog(self.folder, False)
         self.evaluation = PeriodicEvaluation(eval_env, worker, eval_starts)

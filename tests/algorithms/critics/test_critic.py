@@ -19,12 +19,12 @@ from llm_decpomdp.algorithms.critics.critic import ChainTurn, Critic, lambda_tar
 from llm_decpomdp.algorithms.critics.head import ValueHead, explained_variance
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.critics.states import Exchange, critic_text, history
+from llm_decpomdp.algorithms.learning.completion_values import check_credit
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions, check_credit
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions, TrainerOptions
 from studies.hypotheses.training import Noise
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team

@@ -20,13 +20,12 @@ from llm_decpomdp.algorithms.learning.advantages import (
     subtract_baseline,
     visit_weights,
 )
-from llm_decpomdp.algorithms.learning.completion_values import aggregate
+from llm_decpomdp.algorithms.learning.completion_values import aggregate, check_credit
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.maremax import MAREMAX
 from llm_decpomdp.algorithms.rollouts.joint import cross, pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.training.trainer_options import check_credit
 from llm_decpomdp.policy import Completion
 from tests.support.processes import python
 

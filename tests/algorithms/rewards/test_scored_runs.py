@@ -22,8 +22,11 @@ from llm_decpomdp.algorithms.rewards.scorer import (
 )
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.training.trainer_options import RewardScoreOptions, TrainerOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import (
+    RewardScoreOptions,
+    RolloutOptions,
+    TrainerOptions,
+)
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.rewards.reward_models import (

@@ -20,7 +20,7 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.metrics import episode_row
-from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
+from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously, read_rollout
 from llm_decpomdp.policy import SKIPPED, Completion, Dialogue, turns_before
 from llm_decpomdp.wrappers.single_agent_view import single_agent_view

@@ -16,9 +16,9 @@ from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.agents.policy_spec import PolicySpec
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.checkpoint_manager import require_same_models
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.options import flatten
 from tests.algorithms.runs import Run, build
 

@@ -11,7 +11,7 @@ import torch
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.expert_iteration import EPISODES, ExpertIteration, passes
-from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
+from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv, Recurrent

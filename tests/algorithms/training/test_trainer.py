@@ -12,10 +12,10 @@ import torch
 
 from llm_decpomdp.algorithms.rollouts.collection import MAX_ROWS, sample_groups
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import defer_signals
 from llm_decpomdp.algorithms.training.out_of_memory import OutOfMemory, memory_ran_out
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv

@@ -22,7 +22,7 @@ from llm_decpomdp.algorithms.learning.learner_options import (
     TruncationOptions,
 )
 from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
-from llm_decpomdp.algorithms.training.trainer_options import TrainerOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import ARGUMENTS

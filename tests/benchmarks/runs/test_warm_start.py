@@ -10,7 +10,7 @@ import pytest
 
 from llm_decpomdp.agents import load_saved_team
 from llm_decpomdp.algorithms.training.sft_data import draw_share
-from llm_decpomdp.algorithms.training.trainer_options import WarmStartOptions
+from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
