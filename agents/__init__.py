@@ -12,12 +12,12 @@ from llm_decpomdp.utils.extras import lazy_names
 if TYPE_CHECKING:
     from llm_decpomdp.agents.inference.options import Prompting as Prompting
     from llm_decpomdp.agents.inference.options import Sampling as Sampling
+    from llm_decpomdp.agents.loading import PolicySpec as PolicySpec
     from llm_decpomdp.agents.loading import load_policy as load_policy
     from llm_decpomdp.agents.loading import load_team as load_team
     from llm_decpomdp.agents.models.causal_lm import CausalLM as CausalLM
     from llm_decpomdp.agents.models.engine import ModelEngine as ModelEngine
     from llm_decpomdp.agents.models.tiny import tiny_causal_lm as tiny_causal_lm
-    from llm_decpomdp.agents.policy_spec import PolicySpec as PolicySpec
     from llm_decpomdp.agents.remote.endpoint import Endpoint as Endpoint
     from llm_decpomdp.agents.remote.endpoint import EndpointError as EndpointError
     from llm_decpomdp.agents.saved_team import load_saved_team as load_saved_team
@@ -31,8 +31,7 @@ else:
         __name__,
         {
             "llm_decpomdp.agents.inference.options": ["Prompting", "Sampling"],
-            "llm_decpomdp.agents.loading": ["load_policy", "load_team"],
-            "llm_decpomdp.agents.policy_spec": ["PolicySpec"],
+            "llm_decpomdp.agents.loading": ["PolicySpec", "load_policy", "load_team"],
             "llm_decpomdp.agents.models.causal_lm": ["CausalLM"],
             "llm_decpomdp.agents.models.engine": ["ModelEngine"],
             "llm_decpomdp.agents.models.tiny": ["tiny_causal_lm"],

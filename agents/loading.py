@@ -1,9 +1,9 @@
-"""Loading of a team from the declarations of its policies, or of one model by its name."""
+"""Declared policies and teams, and loading of a team, or of one model by its name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,14 +15,16 @@ from llm_decpomdp.agents.models.local_models import (
     is_adapter,
     model_source,
 )
-from llm_decpomdp.agents.policy_spec import (
-    PolicySpec,
+from llm_decpomdp.agents.policy_kinds import (
     build_policy,
     check_declaration,
     check_device,
+    check_fields,
+    kind_fields,
     shared_bases,
 )
-from llm_decpomdp.options import pick
+from llm_decpomdp.agents.remote.endpoint import Endpoint
+from llm_decpomdp.options import Options, option_of, pick
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.hub import hub_answers
@@ -32,6 +34,71 @@ if TYPE_CHECKING:
 
     from llm_decpomdp.agents.models.causal_lm import CausalLM
     from llm_decpomdp.agents.models.engine import ModelEngine
+
+
+class PolicyKind(Options):
+    """Kind and name of a policy: the fields of `PolicySpec` that come first."""
+
+    kind: str = "model"
+    """Kind of the policy: one of those above, `module:NAME` of a class with `generate` and `act`, or the name that
+    an installed package registers for its class."""
+    name: str | None = None
+    """The model: a name or folder (see `load_policy`), or its name on the endpoint."""
+
+
+class PolicySpec(ModelOptions, PolicyKind):
+    """A policy before it is loaded.
+
+    - `model`: a local model that is trained itself, or an adapter on a base model, which adapters share.
+    - `endpoint`: a model behind an OpenAI-compatible server.
+    - `gold`: the correct completions of the data.
+    - `random`: random characters.
+    - `constant`: always the same text.
+    - `replay`: the texts of a list, in order.
+    - `pool`: partners of earlier runs, which the section `partners` of a configuration declares.
+    - `module:NAME`: an object of your own class, called with `arguments`.
+
+    Only a `model` can be trained.
+
+    Raises:
+        ValueError: If a value is out of its range, the kind needs a field that is not set, or a field is set that
+            the kind does not have.
+    """
+
+    trainable: bool = True
+    """Let learners change the weights; otherwise the policy is a frozen partner."""
+    sample_on: list[int] | None = None
+    """GPUs of its server (`inference.engine=vllm`; policies of one server have the same), or the GPU of each
+    rollout worker. It learns on `device`. Numbers count the visible GPUs from 0. null: the first GPUs for a
+    server, `device` for a worker."""
+    base_url: str | None = option_of(Endpoint, "base_url")
+    key_variable: str = option_of(Endpoint, "key_variable")
+    max_parallel: int = option_of(Endpoint, "max_parallel")
+    timeout: float = option_of(Endpoint, "timeout")
+    max_retries: int = option_of(Endpoint, "max_retries")
+    omit: list[str] | None = option_of(Endpoint, "omit")  # a field
+    extra: dict[str, Any] | None = option_of(Endpoint, "extra")  # a field
+    length: int = 64
+    """Characters of each random text."""
+    text: str | None = None
+    """Completion of a constant policy."""
+    texts: list[str] | None = None
+    """Completions of a replay."""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of a class of your own."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fields(self)
+
+    @property
+    def can_be_trained(self) -> bool:
+        """True if a learner changes the policy."""
+        return self.kind == "model" and self.trainable
+
+    def options(self) -> dict[str, Any]:
+        """Return the values of the kind's fields."""
+        return {name: getattr(self, name) for name in kind_fields(self.kind)}
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,8 @@ from typing import Any
 
 import llm_decpomdp
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.loading import load_team
-from llm_decpomdp.agents.policy_spec import (
-    CLASSES,
-    KINDS,
-    PolicySpec,
-    check_declaration,
-    endpoint_address,
-)
+from llm_decpomdp.agents.loading import PolicySpec, load_team
+from llm_decpomdp.agents.policy_kinds import CLASSES, KINDS, check_declaration, endpoint_address
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.options import names
 from llm_decpomdp.plugins import plugin_origin

@@ -8,20 +8,19 @@ class WalkOptions(Options):
 
 All else reads the field: the class checks its values, a section of a configuration is an instance of it, a
 function takes it as a keyword argument, and `help` and the page about configurations print it. Subclasses are also
-dataclasses, so that `dataclasses.replace`, `asdict` and `fields` work. The second half of the file is about errors
-and help.
+dataclasses, so that `dataclasses.replace`, `asdict` and `fields` work. Texts of errors and help are in
+`option_texts.py`.
 """
 
 from __future__ import annotations
 
-import ast
 import inspect
 import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, field, fields, is_dataclass, replace
+from dataclasses import MISSING, field, fields, replace
 from dataclasses import Field as DataclassField
-from functools import cache, partial, reduce, wraps
+from functools import partial, reduce, wraps
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
@@ -37,25 +36,6 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 from typing_extensions import dataclass_transform
-
-from llm_decpomdp.validation import unknown
-
-TYPES: dict[Any, str] = {
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    tuple: "a list of numbers such as [1.2, 0.8]",
-    list[str]: "a list of texts",
-    list[int]: "a list of whole numbers",
-    list[Any]: "a list such as [aux_0, main_0]",
-    dict[str, str]: "a mapping of names such as {aux_0: helper}",
-    dict[str, Any]: "a mapping such as {name: value}",
-}
-"""Types of options in words."""
-
-ITEMS = {"float": "a number", "int": "a whole number", "string": "text"}
-"""Types of a list's items in words, by the beginning of pydantic's names of errors."""
 
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 """Bounds of numbers, as `option` calls them, in words."""
@@ -156,6 +136,8 @@ class Options:
                 initialize(self, *values, **options)
             # pydantic's texts name neither the section nor a remedy.
             except ValidationError as error:
+                from llm_decpomdp.option_texts import explanation
+
                 problem = explanation(error, cls)
                 kind = TypeError if "unexpected" in error.errors()[0]["type"] else ValueError
                 raise kind(problem) from None
@@ -191,6 +173,8 @@ def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> 
     try:
         return TypeAdapter(kind).validate_python(values, context=FROM_TEXT)
     except ValidationError as error:
+        from llm_decpomdp.option_texts import explanation
+
         raise ValueError(explanation(error, kind, prefix)) from None
 
 
@@ -247,11 +231,11 @@ def flatten(options: Options, prefix: str = "") -> dict[str, Any]:
 
 def sections_of(owner: type[Any], name: str) -> list[type[Options]]:
     """Return the classes of options that a field may hold; none where it is a single value."""
-    kinds = _types(owner, name)
+    kinds = types_of(owner, name)
     return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Options)]
 
 
-def _types(owner: type[Any], name: str) -> list[Any]:
+def types_of(owner: type[Any], name: str) -> list[Any]:
     """Return the types that a field may have, the members of a union one by one; `NoneType` for null."""
     annotation = owner.__pydantic_fields__[name].annotation
     is_union = get_origin(annotation) in (Union, UnionType)
@@ -276,7 +260,9 @@ def refuse_changes(
         *sections, name = path.split(".")
         owner = reduce(getattr, sections, options)
         if _is_changed(owner, name):
-            raise ValueError(_useless(path, getattr(owner, name), without, remedy))
+            from llm_decpomdp.option_texts import useless
+
+            raise ValueError(useless(path, getattr(owner, name), without, remedy))
 
 
 def _is_changed(options: Options, name: str) -> bool:
@@ -286,13 +272,13 @@ def _is_changed(options: Options, name: str) -> bool:
     return getattr(options, name) not in unchanged
 
 
-# Checks of values, and the texts of errors
+# Checks of values
 
 
 def _check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     """Refuse what pydantic would convert, such as True to 1, and convert numbers of numpy."""
     name = str(info.field_name)
-    types, limits = _types(cls, name), cls.__dataclass_fields__[name].metadata
+    types, limits = types_of(cls, name), cls.__dataclass_fields__[name].metadata
     # True is an int in Python, and would count as 1.
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     for section in sections_of(cls, name):
@@ -329,83 +315,7 @@ def _check_choice(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     return value
 
 
-def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> str:
-    """Describe the first error of a validation: the option, its value, and what it may be.
-
-    Args:
-        error: The error.
-        owner: The class of options that was validated.
-        prefix: Name of the section that holds them, with a dot at its end.
-    """
-    # One mistake at a time: later ones often follow from the first.
-    first = error.errors()[0]
-    value, kind, context = first["input"], first["type"], first.get("ctx", {})
-    path, declared = [prefix.rstrip(".")] if prefix else [], None
-    section: type[Any] | None = owner
-    for part in map(str, first["loc"]):
-        if section and part in section.__dataclass_fields__:
-            declared, holder = section.__dataclass_fields__[part], section
-            section = next(iter(sections_of(section, part)), None)
-            path.append(part)
-        elif part.isdecimal() and path:
-            path[-1] += f"[{part}]"
-        elif "unexpected" in kind:
-            if section and part in (now := former_names(section)):
-                return f"the option {part!r} is called {now[part]!r} now"
-            valid = names(section) if section else ()
-            return unknown("option", ".".join([*path, part]), valid)
-    key = ".".join(path)
-    if kind == "no_effect":
-        text = _without_effect(section or owner, context)
-        return f"section {key}: {text}" if key else text
-    if kind == "value_error":
-        return f"section {key}: {context['error']}" if key else str(context["error"])
-    if declared is None:
-        return str(first["msg"])
-    limits = declared.metadata
-    if kind == "choice" and value in limits.get("refused", {}):
-        return f"{key}={value} is refused: {limits['refused'][value]}"
-    if kind == "choice":
-        return unknown(key, value, limits["choices"])
-    if kind.startswith("finite"):
-        return f"{key} must be a finite number, got {value!r}"
-    for bound, words in BOUNDS.items():
-        if bound in context:
-            return f"{key} must be {words} {context[bound]:.12g}, got {value!r}"
-    item = ITEMS.get(kind.partition("_")[0]) if key.endswith("]") else None
-    return f"{key} must be {item or type_in_words(holder, declared.name)}, got {value!r}"
-
-
-def _without_effect(owner: type[Any], context: Mapping[str, Any]) -> str:
-    """Describe an option that does nothing with the value of another one."""
-    name, other = context["name"], context["other"]
-    choices = owner.__dataclass_fields__[other].metadata.get("choices", ())
-    choices = context["only"] or [c for c in choices if c not in context["without"]]
-    remedy = f"set {other} to {' or '.join(choices)}" if choices else f"change {other}"
-    without = f"{other}={context['present']}"
-    return _useless(name, context["value"], without, f"{remedy}, or drop it")
-
-
-def _useless(name: str, value: Any, without: str, remedy: str) -> str:
-    value = f"{value:.12g}" if isinstance(value, float) else value  # 1 for 1.0, as users write it
-    return f"{name}={value} means nothing with {without}: {remedy}"
-
-
-# Help and documentation
-
-
-def type_in_words(owner: type[Any], name: str) -> str:
-    """Return the type of a field, such as `a whole number, or null` for `int | None`."""
-    types = _types(owner, name)
-    kinds = (tuple if get_origin(kind) is tuple else kind for kind in types if kind is not NoneType)
-    words = dict.fromkeys(TYPES.get(kind, "a mapping of options") for kind in kinds)
-    return ", ".join(words) + (", or null" if NoneType in types else "")
-
-
-def limits_in_words(declared: DataclassField[Any]) -> str:
-    """Return the bounds of a field, such as `above 0 and at most 1`; empty where it has none."""
-    limits = declared.metadata
-    return " and ".join(f"{word} {limits[key]}" for key, word in BOUNDS.items() if key in limits)
+# Options of functions
 
 
 def as_arguments(kind: type[Any]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
@@ -418,6 +328,8 @@ def as_arguments(kind: type[Any]) -> Callable[[Callable[..., Result]], Callable[
         @wraps(build)
         def call(*positional: Any, **options: Any) -> Result:
             return build(*positional, kind(**options))
+
+        from llm_decpomdp.option_texts import documentation
 
         signature = inspect.signature(build)
         keyword = inspect.Parameter.KEYWORD_ONLY
@@ -434,38 +346,3 @@ def as_arguments(kind: type[Any]) -> Callable[[Callable[..., Result]], Callable[
         return call
 
     return decorate
-
-
-def documentation(owner: type) -> dict[str, str]:
-    """Return the texts below the fields of a dataclass, by the field's name.
-
-    A field that has none, or that another class declares, has the text of a base or of that class. There are none
-    where Python runs without sources. They are read when they are needed: pydantic's `use_attribute_docstrings`
-    would read the sources of all classes at each start.
-    """
-    texts: dict[str, str] = {}
-    # Bases first, so that a subclass may say something else about an option.
-    for base in filter(is_dataclass, reversed(owner.__mro__)):
-        texts |= _texts(base)
-        for declared in fields(base):
-            if declared.name not in texts and "declared" in declared.metadata:
-                declaring, name = declared.metadata["declared"]
-                texts[declared.name] = documentation(declaring)[name]
-    return texts
-
-
-@cache
-def _texts(owner: type) -> dict[str, str]:
-    """Return the texts below the fields in the body of a class."""
-    try:
-        source = inspect.getsource(owner)
-    except OSError:
-        return {}
-    (tree,) = ast.parse(textwrap.dedent(source)).body
-    assert isinstance(tree, ast.ClassDef), owner
-    texts = {}
-    for line, below in zip(tree.body, tree.body[1:], strict=False):
-        match line, below:
-            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                texts[name] = inspect.cleandoc(text)
-    return texts

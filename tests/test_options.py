@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.option_texts import limits_in_words, type_in_words
 from llm_decpomdp.options import (
     NonNegative,
     Options,
     flatten,
-    limits_in_words,
     option,
     option_of,
     pick,
     refuse_changes,
     replace_in,
-    type_in_words,
 )
 
 

@@ -14,7 +14,7 @@ from rich.filesize import decimal
 from llm_decpomdp.agents import PolicySpec, load_team
 from llm_decpomdp.agents.loading import TeamSpec, freeze
 from llm_decpomdp.agents.partner_pool import PartnerPool
-from llm_decpomdp.agents.policy_spec import POOL, bases
+from llm_decpomdp.agents.policy_kinds import POOL, bases
 from llm_decpomdp.agents.saved_team import MANIFEST, check_trust, declaration, identify_team
 from llm_decpomdp.algorithms.training import checkpoint as checkpoints
 from llm_decpomdp.benchmarks.config.errors import ConfigError

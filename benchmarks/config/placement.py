@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from llm_decpomdp.agents import PolicySpec
 from llm_decpomdp.agents.models.local_models import saved_adapter
-from llm_decpomdp.agents.policy_spec import bases
+from llm_decpomdp.agents.policy_kinds import bases
 from llm_decpomdp.agents.remote.options import check_untruncated
 from llm_decpomdp.algorithms import Algorithm, LearnerOptions
 from llm_decpomdp.algorithms.learning.shard_options import check_sharded

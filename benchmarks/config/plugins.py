@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llm_decpomdp import registry
-from llm_decpomdp.agents.policy_spec import KINDS
+from llm_decpomdp.agents.policy_kinds import KINDS
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config

@@ -38,6 +38,7 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import (
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.feedback.code_mode import CodeOptions
+from llm_decpomdp.option_texts import type_in_words
 from llm_decpomdp.options import (
     Options,
     default_of,
@@ -46,7 +47,6 @@ from llm_decpomdp.options import (
     option_of,
     refuse_changes,
     sections_of,
-    type_in_words,
 )
 from llm_decpomdp.registry import accepts_argument, make
 

@@ -11,7 +11,7 @@ policies:
   partner: {kind: endpoint, name: Qwen/Qwen2.5-Coder-7B, base_url: http://localhost:8000/v1}
 ```
 
-A policy has a `kind` (`model` if it says none) and the fields of `llm_decpomdp.agents.policy_spec.PolicySpec` that
+A policy has a `kind` (`model` if it says none) and the fields of `llm_decpomdp.agents.PolicySpec` that
 the kind reads; those that `model:` has too are as there if the policy does not set them. A policy that the
 team names and `policies` does not is as `model:` says.
 """
@@ -29,7 +29,7 @@ from typing import Any
 from llm_decpomdp.agents import PolicySpec
 from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.agents.models.local_models import known_context
-from llm_decpomdp.agents.policy_spec import (
+from llm_decpomdp.agents.policy_kinds import (
     POOL,
     check_declaration,
     check_device,

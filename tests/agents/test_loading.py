@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.agents.loading import load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.policy_spec import KINDS, OWN, PolicySpec, check_device
+from llm_decpomdp.agents.policy_kinds import KINDS, OWN, check_device
 from llm_decpomdp.agents.remote.endpoint import Endpoint
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.policy import Policy, shared_engine

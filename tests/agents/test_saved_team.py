@@ -9,9 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from llm_decpomdp.agents.loading import load_policy, load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_policy, load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.policy_spec import PolicySpec
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay, Scripted
 from llm_decpomdp.policy import Policy

@@ -20,13 +20,12 @@ from torch import distributed
 
 from llm_decpomdp.agents.adapters import add_adapters
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.loading import load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models import sharded
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.sharded import shard_team, unshard_team
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.agents.policy_spec import PolicySpec
 from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import distributed as processes

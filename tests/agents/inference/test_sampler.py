@@ -38,9 +38,8 @@ from llm_decpomdp.agents.inference.stop_strings import (
     first_stop,
     stop_length,
 )
-from llm_decpomdp.agents.loading import load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.policy_spec import PolicySpec
 from llm_decpomdp.policy import Completion
 from tests.agents.conftest import SIZE, Make
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.loading import load_policy, load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_policy, load_team
 from llm_decpomdp.agents.models import local_models
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
-from llm_decpomdp.agents.policy_spec import PolicySpec
 
 gguf = pytest.importorskip("gguf")
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.loading import load_policy, load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_policy, load_team
 from llm_decpomdp.agents.models import local_models
 from llm_decpomdp.agents.models.local_models import model_source, tiny_model
-from llm_decpomdp.agents.policy_spec import PolicySpec
 from tests.support.processes import ROOT
 
 

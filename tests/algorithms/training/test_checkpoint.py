@@ -11,9 +11,8 @@ import torch
 from pettingzoo import ParallelEnv
 from transformers import AutoModelForCausalLM
 
-from llm_decpomdp.agents.loading import load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.local_models import tiny_model
-from llm_decpomdp.agents.policy_spec import PolicySpec
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions

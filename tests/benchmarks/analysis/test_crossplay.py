@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.agents.loading import load_team
-from llm_decpomdp.agents.policy_spec import PolicySpec
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText
 from llm_decpomdp.benchmarks.analysis.crossplay import cross_play, matrix, read_crossplay

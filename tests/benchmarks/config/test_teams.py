@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.agents.policy_spec import KINDS, PolicySpec, bases
+from llm_decpomdp.agents.loading import PolicySpec
+from llm_decpomdp.agents.policy_kinds import KINDS, bases
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.placement import check_room, in_worker, served
 from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.agents.loading import TeamSpec
-from llm_decpomdp.agents.policy_spec import PolicySpec
+from llm_decpomdp.agents.loading import PolicySpec, TeamSpec
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer

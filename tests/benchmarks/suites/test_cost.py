@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.agents.policy_spec import PolicySpec
+from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.suites.cost import JobCost, gigabytes, job_cost
 from llm_decpomdp.benchmarks.suites.job import DONE, Job, make_jobs

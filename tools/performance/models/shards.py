@@ -77,9 +77,8 @@ def reset_peak(on_cpu: bool) -> None:
 
 def work(folder: Path, arguments: argparse.Namespace) -> None:
     """Do the work of one process, and print its peaks."""
-    from llm_decpomdp.agents.loading import load_team
+    from llm_decpomdp.agents.loading import PolicySpec, load_team
     from llm_decpomdp.agents.models.sharded import shard_team
-    from llm_decpomdp.agents.policy_spec import PolicySpec
     from llm_decpomdp.algorithms import ALGORITHMS
     from llm_decpomdp.algorithms.learning import distributed as processes
     from llm_decpomdp.algorithms.learning.learner import Learner

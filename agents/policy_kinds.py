@@ -1,11 +1,11 @@
-"""Declarations of policies: their kinds, their options, which share weights, and those without weights."""
+"""Kinds of policies: their fields, checks of declarations, policies that share weights, and those without."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
 from llm_decpomdp.agents.models.local_models import explain_errors, model_source, saved_adapter
@@ -16,10 +16,13 @@ from llm_decpomdp.agents.remote.endpoint import (
     check_request,
 )
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.options import Options, default_of, names, option_of, pick
+from llm_decpomdp.options import default_of, names, pick
 from llm_decpomdp.plugins import entry_point_plugins, find, is_added
 from llm_decpomdp.policy import Policy, Seedable, TrainablePolicy
 from llm_decpomdp.validation import unknown
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.loading import PolicySpec
 
 _ENDPOINT = ("base_url", "key_variable", "max_parallel", "timeout", "max_retries", "omit", "extra")
 
@@ -53,87 +56,6 @@ POLICY_NAME = re.compile(r"[A-Za-z0-9_+-]+")
 """Names of policies are names of adapters and folders too."""
 
 
-class PolicyKind(Options):
-    """Kind and name of a policy: the fields of `PolicySpec` that come first."""
-
-    kind: str = "model"
-    """Kind of the policy: one of those above, `module:NAME` of a class with `generate` and `act`, or the name that
-    an installed package registers for its class."""
-    name: str | None = None
-    """The model: a name or folder (see `load_policy`), or its name on the endpoint."""
-
-
-class PolicySpec(ModelOptions, PolicyKind):
-    """A policy before it is loaded.
-
-    - `model`: a local model that is trained itself, or an adapter on a base model, which adapters share.
-    - `endpoint`: a model behind an OpenAI-compatible server.
-    - `gold`: the correct completions of the data.
-    - `random`: random characters.
-    - `constant`: always the same text.
-    - `replay`: the texts of a list, in order.
-    - `pool`: partners of earlier runs, which the section `partners` of a configuration declares.
-    - `module:NAME`: an object of your own class, called with `arguments`.
-
-    Only a `model` can be trained.
-
-    Raises:
-        ValueError: If a value is out of its range, the kind needs a field that is not set, or a field is set that
-            the kind does not have.
-    """
-
-    trainable: bool = True
-    """Let learners change the weights; otherwise the policy is a frozen partner."""
-    sample_on: list[int] | None = None
-    """GPUs of its server (`inference.engine=vllm`; policies of one server have the same), or the GPU of each
-    rollout worker. It learns on `device`. Numbers count the visible GPUs from 0. null: the first GPUs for a
-    server, `device` for a worker."""
-    base_url: str | None = option_of(Endpoint, "base_url")
-    key_variable: str = option_of(Endpoint, "key_variable")
-    max_parallel: int = option_of(Endpoint, "max_parallel")
-    timeout: float = option_of(Endpoint, "timeout")
-    max_retries: int = option_of(Endpoint, "max_retries")
-    omit: list[str] | None = option_of(Endpoint, "omit")  # a field
-    extra: dict[str, Any] | None = option_of(Endpoint, "extra")  # a field
-    length: int = 64
-    """Characters of each random text."""
-    text: str | None = None
-    """Completion of a constant policy."""
-    texts: list[str] | None = None
-    """Completions of a replay."""
-    arguments: dict[str, Any] = field(default_factory=dict)
-    """Keyword arguments of a class of your own."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        has = kind_fields(self.kind)
-        for declared in fields(self):
-            name = declared.name
-            if name not in ("kind", *has) and getattr(self, name) != default_of(declared):
-                raise ValueError(
-                    f"a {self.kind} policy has no {name}; it has {', '.join(has) or 'no options'}"
-                )
-        required = _REQUIRED.get(self.kind)
-        if required is not None and getattr(self, required) is None:
-            raise ValueError(f"a {self.kind} policy needs {required}")
-        if self.kind == "endpoint":
-            check_request(self.omit, self.extra)
-        gpus = self.sample_on
-        if gpus is not None and (not gpus or min(gpus) < 0 or len(set(gpus)) < len(gpus)):
-            raise ValueError(f"sample_on must name different GPUs, as in [0, 1], got {gpus}")
-        if self.lora is not None and not self.trainable:
-            raise ValueError("a new adapter that is not trained does nothing; leave out lora")
-
-    @property
-    def can_be_trained(self) -> bool:
-        """True if a learner changes the policy."""
-        return self.kind == "model" and self.trainable
-
-    def options(self) -> dict[str, Any]:
-        """Return the values of the kind's fields."""
-        return {name: getattr(self, name) for name in kind_fields(self.kind)}
-
-
 def endpoint_address(spec: PolicySpec) -> str | None:
     """Return the key's variable and the server of an endpoint, as `VARIABLE@ADDRESS`.
 
@@ -151,6 +73,27 @@ def kind_fields(kind: str) -> tuple[str, ...]:
         names = [*KINDS, *(plugin.name for plugin in entry_point_plugins("policy"))]
         raise ValueError(f"{unknown('kind', kind, names)}. One of your own is 'module:NAME'")
     return KINDS.get(kind, OWN)
+
+
+def check_fields(spec: PolicySpec) -> None:
+    """Raise a `ValueError` unless a policy has the fields of its kind, and no others."""
+    has = kind_fields(spec.kind)
+    for declared in fields(spec):
+        name = declared.name
+        if name not in ("kind", *has) and getattr(spec, name) != default_of(declared):
+            raise ValueError(
+                f"a {spec.kind} policy has no {name}; it has {', '.join(has) or 'no options'}"
+            )
+    required = _REQUIRED.get(spec.kind)
+    if required is not None and getattr(spec, required) is None:
+        raise ValueError(f"a {spec.kind} policy needs {required}")
+    if spec.kind == "endpoint":
+        check_request(spec.omit, spec.extra)
+    gpus = spec.sample_on
+    if gpus is not None and (not gpus or min(gpus) < 0 or len(set(gpus)) < len(gpus)):
+        raise ValueError(f"sample_on must name different GPUs, as in [0, 1], got {gpus}")
+    if spec.lora is not None and not spec.trainable:
+        raise ValueError("a new adapter that is not trained does nothing; leave out lora")
 
 
 def check_device(name: str) -> None:
