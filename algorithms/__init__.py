@@ -55,14 +55,16 @@ else:
                 "LocalRolloutWorker",
                 "WorkerState",
             ],
-            "llm_decpomdp.algorithms.rollouts.rollout_options": ["RolloutOptions"],
+            "llm_decpomdp.algorithms.rollouts.rollout_options": [
+                "RolloutOptions",
+                "TrainerOptions",
+            ],
             "llm_decpomdp.algorithms.training.callbacks": ["TrainerCallback"],
             "llm_decpomdp.algorithms.training.checkpoint_manager": ["CheckpointManager"],
             "llm_decpomdp.algorithms.training.evaluation": ["PeriodicEvaluation"],
             "llm_decpomdp.algorithms.training.rollout_source": ["RolloutSource", "SampledSource"],
             "llm_decpomdp.algorithms.training.run_log": ["RunLog"],
             "llm_decpomdp.algorithms.training.trainer": ["Trainer"],
-            "llm_decpomdp.algorithms.training.trainer_options": ["TrainerOptions"],
             "llm_decpomdp.utils.storage": ["RunFolder"],
         },
     )

@@ -130,7 +130,7 @@ def test_options_are_picked_from_the_first_object_that_has_them() -> None:
 def test_options_load_no_torch() -> None:
     lines = [
         "import sys, llm_decpomdp.algorithms.learning.learner_options, llm_decpomdp.agents.loading",
-        "import llm_decpomdp.algorithms.training.trainer_options, llm_decpomdp.benchmarks.runs.setup",
+        "import llm_decpomdp.algorithms.rollouts.rollout_options, llm_decpomdp.benchmarks.runs.setup",
         "assert not {'torch', 'transformers'} & set(sys.modules)",
     ]
     subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True)
