@@ -21,7 +21,6 @@ import numpy.typing as npt
 from rich.table import Table
 
 from llm_decpomdp.agents.saved_team import identify_team
-from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig
 from llm_decpomdp.benchmarks.evaluation.folder import (
@@ -33,7 +32,8 @@ from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_requ
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.benchmarks.evaluation.teams import load_teams, locate_team
-from llm_decpomdp.benchmarks.runs.setup import load_config
+from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_policies
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -131,7 +131,7 @@ def exchange_partners(
             raise ConfigError(
                 f"{paths[name]} plays {', '.join(team)}, and the environment has {', '.join(agents)}"
             )
-    players["untrained"] = teams.load_policies(load_config(run / "config.yaml"), [setting.env])
+    players["untrained"] = load_policies(load_config(run / "config.yaml"), [setting.env])
     players["before"] = players["untrained"]
     about = {name: identify_team(path) for name, path in paths.items()}
     evaluations = {}

@@ -24,13 +24,15 @@ def describe_cost(config: Config, name: str) -> Iterator[str]:
     """Check a configuration, its folder and this machine, and yield lines about the cost of its run."""
     from llm_decpomdp.benchmarks.config.teams import check_machine
     from llm_decpomdp.benchmarks.runs.checkpoints import new_folder
-    from llm_decpomdp.benchmarks.runs.setup import resolve, start_cost
+    from llm_decpomdp.benchmarks.runs.setup import resolve
+    from llm_decpomdp.benchmarks.runs.setup_checks import start_cost
+    from llm_decpomdp.benchmarks.runs.warm_start import load_demonstrations, sampled_problems
 
     run = resolve(config)
     config = run.config
     check_machine(config, run.team.policies)
     folder = new_folder(config, name)
-    updates, demonstrations = len(run.batches), run.demonstrations()
+    updates, demonstrations = len(run.batches), load_demonstrations(run)
     starts = (1 + config.algorithm.rollout.max_resample_rounds) * sum(map(len, run.batches))
     training = start_cost(config).times(0 if run.pairs else starts)
     evaluations = run.trainer.evaluations(updates) + (demonstrations is not None)
@@ -50,7 +52,7 @@ def describe_cost(config: Config, name: str) -> Iterator[str]:
     if demonstrations:
         yield f"warm start: {len(demonstrations):,} demonstrations of {warm.source}, {warm.epochs} times"
     elif demonstrations is not None:
-        problems = len(run.sampled_problems)
+        problems = len(sampled_problems(run))
         sampled = problems * warm.samples * warm.rounds
         yield (
             f"warm start: {problems:,} problems, {warm.samples} episodes of each in each of {warm.rounds} rounds: "

@@ -20,9 +20,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -37,10 +35,8 @@ from llm_decpomdp.agents.policy_kinds import (
     kind_fields,
 )
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.schema import FIELDS, Config, ModelConfig
+from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.options import from_text
-from llm_decpomdp.policy import Policy
 from llm_decpomdp.utils.extras import missing_models
 from llm_decpomdp.validation import unknown
 
@@ -70,10 +66,8 @@ def endpoints_of(config: Config) -> list[str]:
     return [endpoint for endpoint in found if endpoint is not None]
 
 
-def agents_of(config: Config, possible_agents: Sequence[str]) -> dict[str, str]:
-    """Return the name of each agent's policy, in the order of the agents."""
-    if not config.team:
-        return {agent: SHARED if config.model.shared else agent for agent in possible_agents}
+def check_agents(config: Config, possible_agents: Sequence[str]) -> None:
+    """Raise a `ConfigError` unless `team` names a policy for each agent, and for nobody else."""
     if config.model.shared:
         raise ConfigError("`team` says who shares weights: drop model.shared")
     for agent in config.team:
@@ -82,16 +76,39 @@ def agents_of(config: Config, possible_agents: Sequence[str]) -> dict[str, str]:
     missing = [agent for agent in possible_agents if agent not in config.team]
     if missing:
         raise ConfigError(f"`team` names no policy for {', '.join(missing)}")
-    return {agent: config.team[agent] for agent in possible_agents}
 
 
-def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySpec]:
-    """Return the declarations of the policies, by name."""
-    names = [*dict.fromkeys([*agents.values(), *config.policies])]
-    for name in names:
-        if config.team and name not in config.policies:
-            _say_undeclared(name, tuple(config.policies))
-    specs = {name: _spec(config, name) for name in names}
+def check_keys(where: str, settings: Any) -> tuple[str, ...]:
+    """Return the fields of the kind of a declared policy, and raise a `ConfigError` if it has other keys.
+
+    Args:
+        where: The dotted key of its declaration, such as `policies.helper`.
+        settings: The value of that key.
+    """
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{where} must be a mapping such as {{kind: gold}}, got {settings!r}")
+    kind = settings.get("kind", "model")
+    if kind == POOL:
+        raise ConfigError(f"{where}: the section partners declares pools: set partners.pool")
+    try:
+        read = kind_fields(kind)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    for key in settings:
+        if key == "learn_on":
+            raise ConfigError(
+                f"{where}.learn_on: a policy learns on its device: set {where}.device, as in cuda:2; over several "
+                "GPUs learner.fsdp_size cuts all that learn"
+            )
+        if key not in ("kind", *read):
+            raise ConfigError(unknown(f"key of {where} ({kind})", key, ("kind", *read)))
+    return read
+
+
+def check_policies(
+    config: Config, agents: Mapping[str, str], specs: Mapping[str, PolicySpec]
+) -> None:
+    """Raise a `ConfigError` unless declared policies fit the agents and the environment."""
     try:
         check_declaration(agents, specs)
     except (KeyError, ValueError) as error:
@@ -103,12 +120,18 @@ def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySp
                 f"the prefill {prefill!r} of {name!r} would begin every message of the channel, too: drop prefill "
                 "and prefill_after, or env.channel"
             )
-    return specs
+
+
+def log_undeclared(config: Config, names: Iterable[str]) -> None:
+    """Log policies that `team` names and `policies` does not declare."""
+    for name in names:
+        if config.team and name not in config.policies:
+            _log_undeclared(name, tuple(config.policies))
 
 
 # A run reads its configuration several times.
 @cache
-def _say_undeclared(name: str, declared: tuple[str, ...]) -> None:
+def _log_undeclared(name: str, declared: tuple[str, ...]) -> None:
     listed = f" (declared are {', '.join(declared)})" if declared else ""
     logger.info(
         "team: policies declares no %r%s, so it is a new learner as model: says; to declare another policy, set "
@@ -117,17 +140,6 @@ def _say_undeclared(name: str, declared: tuple[str, ...]) -> None:
         listed,
         name,
     )
-
-
-def team_spec(config: Config, possible_agents: Sequence[str]) -> TeamSpec:
-    """Read the team of a configuration; errors as of `agents_of` and `policies_of`."""
-    agents = agents_of(config, possible_agents)
-    team = TeamSpec(agents, policies_of(config, agents))
-    if config.partners.pool:
-        from llm_decpomdp.benchmarks.config.partner_pool import declare_pool
-
-        return declare_pool(config, team)
-    return team
 
 
 def samples_elsewhere(config: Config, policies: Mapping[str, PolicySpec]) -> bool:
@@ -160,58 +172,6 @@ def check_trainable(specs: Mapping[str, PolicySpec]) -> None:
         raise ConfigError(
             f"no policy of the team can be trained ({kinds}): make one a trainable model"
         )
-
-
-def _spec(config: Config, name: str) -> PolicySpec:
-    where, settings = f"policies.{name}", config.policies.get(name)
-    settings = {} if settings is None else settings  # `helper:` in YAML is as `model:` says
-    if not isinstance(settings, Mapping):
-        raise ConfigError(f"{where} must be a mapping such as {{kind: gold}}, got {settings!r}")
-    kind = settings.get("kind", "model")
-    if kind == POOL:
-        raise ConfigError(f"{where}: the section partners declares pools: set partners.pool")
-    try:
-        read = kind_fields(kind)
-    except ValueError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    for key in settings:
-        if key == "learn_on":
-            raise ConfigError(
-                f"{where}.learn_on: a policy learns on its device: set {where}.device, as in cuda:2; over several "
-                "GPUs learner.fsdp_size cuts all that learn"
-            )
-        if key not in ("kind", *read):
-            raise ConfigError(unknown(f"key of {where} ({kind})", key, ("kind", *read)))
-    inherited = {key: value for key, value in asdict(config.model).items() if key in read}
-    own = {key: value for key, value in settings.items() if f"model.{key}" in FIELDS}
-    try:
-        # `PolicySpec` also takes what only evaluations allow, such as temperature 0.
-        from_text(ModelConfig, {"name": "", **own}, f"{where}.")  # whose limits are narrower
-        return from_text(PolicySpec, {**inherited, **settings}, f"{where}.")
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
-def load_policies(
-    config: Config,
-    envs: Sequence[DecPOMDPEnv],
-    team: TeamSpec | None = None,
-    hollow: bool = False,
-) -> dict[str, Policy]:
-    """Load a policy for each agent; `hollow` as of `load_team`."""
-    team = team or team_spec(config, envs[0].possible_agents)
-    check_loading(config, envs, team)
-    with raise_loading_errors():
-        return team.load(config.seed, hollow)
-
-
-@contextmanager
-def raise_loading_errors() -> Iterator[None]:
-    """Turn errors of loading a team into a `RunError`."""
-    try:
-        yield
-    except (OSError, ImportError, ValueError, TypeError) as error:
-        raise RunError(f"cannot load the team: {error}") from error
 
 
 def check_loading(config: Config, envs: Sequence[DecPOMDPEnv], team: TeamSpec) -> None:

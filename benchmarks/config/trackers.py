@@ -23,12 +23,14 @@ import importlib.util
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llm_decpomdp.algorithms import TrainerCallback
 from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.schema import Config, plain
 from llm_decpomdp.plugins import entry_point_plugins, find, is_added
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines, write_atomically
 from llm_decpomdp.validation import unknown
@@ -201,6 +203,11 @@ def tracking(wanted: Mapping[str, Any], run: RunFolder, config: Row) -> Iterator
             stack.callback(feed.close)
             feeds.append(feed)
         yield feeds
+
+
+def open_trackers(config: Config, run: RunFolder) -> AbstractContextManager[list[Feed]]:
+    """Open the trackers of a configuration; errors as of `tracking`."""
+    return tracking(config.output.trackers, run, plain(asdict(config)))
 
 
 class Feed(TrainerCallback):

@@ -120,7 +120,7 @@ def _count_lines(plan: MemoryPlan) -> Iterable[str]:
 
 def _left_out(config: Config) -> Iterable[str]:
     """Yield what a configuration loads besides the team and its learning."""
-    from llm_decpomdp.benchmarks.config.teams import team_spec
+    from llm_decpomdp.benchmarks.runs.setup import team_spec
 
     workers, opponent = config.cluster.rollout_workers, config.algorithm.named_opponent
     if config.inference.engine == "vllm":

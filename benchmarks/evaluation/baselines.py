@@ -33,6 +33,7 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_config_errors
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously
+from llm_decpomdp.benchmarks.runs.setup import load_policies, team_spec
 from llm_decpomdp.branching import message_turns
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.plugins import find, is_entry_point
@@ -109,17 +110,15 @@ class Baseline:
         """Declarations of the policies with a model, one for agents that share weights."""
         if self.config is None:
             return []
-        return list(teams.team_spec(self.config, self.env.possible_agents).policies.values())
+        return list(team_spec(self.config, self.env.possible_agents).policies.values())
 
     def load(self) -> TeamUnderTest:
-        """Load the team of the baseline; raises the errors of `teams.load_policies`."""
+        """Load the team of the baseline; raises the errors of `load_policies`."""
         about: dict[str, Any] = {"baseline": self.name}
         if self.config is None:
             return TeamUnderTest(self.env, self.team, self.act, about)
         about["model"] = asdict(self.config.model)
-        return TeamUnderTest(
-            self.env, teams.load_policies(self.config, [self.env]), self.act, about
-        )
+        return TeamUnderTest(self.env, load_policies(self.config, [self.env]), self.act, about)
 
 
 def find_baseline(name: str, setting: EvalConfig) -> Baseline:
@@ -172,7 +171,7 @@ def _own(name: str, setting: EvalConfig) -> Baseline:
 
 
 def _single_agent_matched(setting: EvalConfig) -> Baseline:
-    team = teams.team_spec(setting.config, setting.env.possible_agents)
+    team = team_spec(setting.config, setting.env.possible_agents)
     # With a channel each agent also writes a message in each turn.
     texts = 1 if message_turns(setting.env) is None else 2
     limit = texts * sum(team.policies[name].max_new_tokens for name in team.agents.values())
@@ -187,7 +186,7 @@ def _self_consistency(setting: EvalConfig) -> Baseline:
             f"{setting.env_id} has no argument votes"
         )
     agents = setting.env.possible_agents
-    team = teams.team_spec(setting.config, agents)
+    team = team_spec(setting.config, agents)
     limits = [team.policies[team.agents[agent]].max_new_tokens for agent in agents]
     # One agent answers in each turn, and all answer equally often.
     tokens = sum(limits) * setting.env.num_turns // len(agents)

@@ -25,7 +25,8 @@ from llm_decpomdp.benchmarks.config.load import merged
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTest
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
-from llm_decpomdp.benchmarks.runs.setup import load_config
+from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_policies
 from llm_decpomdp.policy import Team, TrainablePolicy, distinct_policies
 
 OPENAI_KEY = "OPENAI_API_KEY"
@@ -35,8 +36,8 @@ HOW_ASKED = ("key_variable", "max_parallel", "timeout", "max_retries")
 
 
 def load_configured_team(setting: EvalConfig) -> TeamUnderTest:
-    """Load the team of a configuration, before any training; raises the errors of `teams.load_policies`."""
-    team = teams.load_policies(setting.config, [setting.env])
+    """Load the team of a configuration, before any training; raises the errors of `load_policies`."""
+    team = load_policies(setting.config, [setting.env])
     return TeamUnderTest(setting.env, team, about=_declaration(setting.config))
 
 
@@ -57,7 +58,7 @@ def load_stored_team(folder: Path, setting: EvalConfig) -> TeamUnderTest:
     """
     env, identity = setting.env, identify_team(folder)
     if not (folder / MANIFEST).is_file():
-        team = teams.load_policies(setting.config, [env])
+        team = load_policies(setting.config, [env])
         kept_teams.restore(team, folder)
         return TeamUnderTest(
             env, team, about={**_declaration(setting.config), "checkpoint": identity}
@@ -185,7 +186,7 @@ def load_teams(paths: Mapping[str, Path], setting: EvalConfig) -> dict[str, Team
             if not (path / MANIFEST).is_file():
                 config = load_config(path.parents[1] / "config.yaml")
                 config = replace(config, output=replace(config.output, report=False))
-                checkpoints[name] = teams.load_policies(config, [setting.env])
+                checkpoints[name] = load_policies(config, [setting.env])
                 kept_teams.restore(checkpoints[name], path)
                 continue
             roles[name], specs = declaration(path, device=setting.config.model.device)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from llm_decpomdp.agents import save_team
 from llm_decpomdp.agents.saved_team import MANIFEST, check_target
-from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, load_policies, team_spec
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from llm_decpomdp.validation import unknown
@@ -135,8 +134,8 @@ def save_checkpoint(checkpoint: Path, config: Config, folder: Path) -> None:
         RunError: If the folder cannot be written.
     """
     env = config.make_env(config.dataset.train_split)
-    spec = teams.team_spec(config, env.possible_agents)
-    team = teams.load_policies(config, [env], spec)
+    spec = team_spec(config, env.possible_agents)
+    team = load_policies(config, [env], spec)
     restore(team, checkpoint)
     with writing(folder):
         save_team(team, folder, spec.agents)

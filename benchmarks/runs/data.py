@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.agents.loading import TeamSpec
-from llm_decpomdp.agents.saved_team import read_manifest
-from llm_decpomdp.algorithms import Rollout, Start
-from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
+from llm_decpomdp.algorithms import Start
+from llm_decpomdp.benchmarks.config.errors import RunError, raise_config_errors
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
@@ -49,35 +47,12 @@ def load_env(
     return env
 
 
-def load_envs(config: Config, before: Manifest | None = None) -> tuple[DecPOMDPEnv, DecPOMDPEnv]:
-    """Build the environments of training and evaluation, and load their data from the same source.
+def check_tasks(config: Config, train: TaskSet, held_out: TaskSet) -> None:
+    """Check that a `task_id` names one problem; warn of held-out problems that are trained on.
 
     Raises:
-        ConfigError: If an environment refuses its arguments.
-        RunError: If data cannot be loaded, or one `task_id` names two problems.
+        RunError: If a `task_id` names two problems.
     """
-    train_env = build_train_env(config, before)
-    return train_env, load_eval_env(config, train_env, before)
-
-
-def build_train_env(config: Config, before: Manifest | None = None) -> DecPOMDPEnv:
-    """Build the environment of training, without its data; raise a `ConfigError` if it refuses its arguments."""
-    with raise_config_errors():
-        return config.make_train_env(pin_commit(before, "train"))
-
-
-def load_eval_env(
-    config: Config, train_env: DecPOMDPEnv, before: Manifest | None = None
-) -> DecPOMDPEnv:
-    """Load the data of training, and build the environment of evaluation with data from the same source.
-
-    Raises the errors of `load_envs`.
-    """
-    train = _load_tasks(config, train_env, "train")
-    source = pin_commit(before, "eval") or same_source(config, train_env)
-    with raise_config_errors():
-        eval_env = config.make_eval_env(source)
-    held_out = _load_tasks(config, eval_env, "eval")
     common = train.positions.keys() & held_out.positions.keys()
     for task_id in common:
         first, second = (replace(tasks.find(task_id), index=0) for tasks in (train, held_out))
@@ -99,16 +74,6 @@ def load_eval_env(
             "others: %s",
             *(len(common), len(held_out), remedy),
         )
-    return eval_env
-
-
-def _load_tasks(config: Config, env: DecPOMDPEnv, part: str) -> TaskSet:
-    try:
-        return env.tasks
-    except (ValueError, OSError) as error:
-        split = getattr(config.dataset, f"{part}_split")
-        data = f"the data of {config.env.id} (dataset.{part}_split={split})"
-        raise RunError(f"cannot load {data}: {error}") from error
 
 
 def same_source(config: Config, env: DecPOMDPEnv) -> str | None:
@@ -196,7 +161,8 @@ def skip_long_prompts(run: ResolvedRun, team: Team) -> ResolvedRun:
         )
     if len(skipped) == len(starts):
         raise RunError("no problem is left to train on: make room for longer prompts")
-    run = run.skip_tasks(skipped)
+    if skipped:
+        run = run.skip_tasks(skipped)
     further = run.problems if run.config.algorithm.rollout.max_resample_rounds else []
     in_batches = {start for batch in (*run.batches, further) for start in batch}
     held_out = _starts_longest_first(run.eval_env.tasks.tasks[: run.config.evaluation.num_tasks])
@@ -218,44 +184,3 @@ def _starts_longest_first(tasks: Iterable[Task]) -> list[Start]:
     """Return the starts of tasks, most text first, as the longest prompts are found early."""
     ordered = sorted(tasks, key=lambda task: len(repr(task)), reverse=True)
     return [Start(task_id=task.task_id) for task in ordered]
-
-
-def check_opponent(folder: str | None, agents: Collection[str]) -> None:
-    """Raise a `ConfigError` unless the folder of `algorithm.preferences.opponent` holds a team of these agents."""
-    if folder is None:
-        return
-    try:
-        plays = read_manifest(Path(folder))["agents"]
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"algorithm.preferences.opponent={folder} is neither current, nor history, nor a team that "
-            f"output.save_final_model has written: {error}"
-        ) from None
-    if set(plays) != set(agents):
-        raise ConfigError(
-            f"algorithm.preferences.opponent: the team in {folder} plays {', '.join(plays)}, and the environment "
-            f"has {', '.join(agents)}"
-        )
-
-
-def read_pairs(config: Config, team: TeamSpec) -> list[Rollout]:
-    """Read the stored pairs of a run; none if the run samples."""
-    preferences, source = config.algorithm.preferences, config.algorithm.pairs_source
-    if preferences is None or source is None:
-        return []
-    models = {agent: team.policies[name].name for agent, name in team.agents.items()}
-    try:
-        # Imported here, because only runs that learn from stored pairs need it.
-        from llm_decpomdp.algorithms.preferences import stored
-
-        pairs_per_start = preferences.pairs_per_start
-        return stored.stored_pairs(Path(source), models, pairs_per_start, config.env.id)
-    except ValueError as error:
-        raise ConfigError(f"algorithm.preferences.source: {error}") from None
-
-
-def identify_pairs(config: Config, count: int) -> dict[str, Any]:
-    """Identify the file of the stored pairs of a run, by a key of the manifest; `count` is their number."""
-    from llm_decpomdp.algorithms.preferences import stored
-
-    return {"pairs": stored.identify_pairs(Path(str(config.algorithm.pairs_source)), count)}

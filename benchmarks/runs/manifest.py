@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import subprocess
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +17,13 @@ from llm_decpomdp.benchmarks.config.plugins import origins
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.extras import installed
+from llm_decpomdp.utils.storage import RunFolder, write_atomically
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
+    from llm_decpomdp.benchmarks.runs.train import TrainingParts
+
+logger = logging.getLogger(__name__)
 
 # Those that can change results.
 PACKAGES = (
@@ -56,7 +62,7 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
         **({"plugins": packages_of_names} if packages_of_names else {}),
         "seed": config.seed,
         "updates": len(run.batches),
-        **run.identify_inputs(),
+        **identify_inputs(run),
         "data": {"train": train_env.metadata["data"], "eval": run.eval_env.metadata["data"]},
         "packages": versions(),
         "python": platform.python_version(),
@@ -64,6 +70,43 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "git": commit_of_package(),
     }
+
+
+def write_new_run(
+    run: ResolvedRun,
+    name: str,
+    folder: RunFolder,
+    training: TrainingParts,
+    origin: Mapping[str, str] | None,
+) -> None:
+    """Write configuration and manifest of a new run, in place of those of a run without updates."""
+    # Nothing has replaced an earlier run so far: all that can fail early has succeeded.
+    if folder.config.exists():
+        logger.info("the run in %s ended before its first update, and is replaced", folder.path)
+    for rows in (folder.metrics, folder.episodes):
+        rows.unlink(missing_ok=True)
+    write_atomically(folder.config, run.config.to_yaml())
+    first_starts = run.problems if run.pairs else run.batches[0]
+    folder.write_manifest(
+        {
+            **manifest(run, name),
+            "left_out": run.skipped,
+            "first_prompts": first_prompts(run.train_env, training.trainer.team, first_starts[0]),
+            "from": origin,
+            "base_models": training.checkpoints.base_models,
+            "kl_reference": training.trainer.learner.references,
+        }
+    )
+
+
+def identify_inputs(run: ResolvedRun) -> dict[str, Any]:
+    """Identify what a run reads besides its problems, so that a change is found when it goes on."""
+    inputs = run.team.identify()
+    if not run.pairs:
+        return inputs
+    from llm_decpomdp.benchmarks.runs.preferences import identify_pairs
+
+    return inputs | identify_pairs(run.config, len(run.pairs))
 
 
 def first_prompts(env: DecPOMDPEnv, team: Team, start: Start) -> dict[str, dict[str, Any]]:

@@ -18,19 +18,20 @@ from llm_decpomdp.benchmarks.config.errors import (
 )
 from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config, value_of
-from llm_decpomdp.benchmarks.config.teams import check_machine, load_policies
+from llm_decpomdp.benchmarks.config.teams import check_machine
 from llm_decpomdp.benchmarks.runs.checkpoints import has_results
 from llm_decpomdp.benchmarks.runs.data import change_of_data, skip_long_prompts
-from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, versions
+from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, identify_inputs, versions
 from llm_decpomdp.benchmarks.runs.manifest import manifest as new_manifest
 from llm_decpomdp.benchmarks.runs.setup import (
     ResolvedRun,
-    load_stored_config,
+    load_policies,
     plan_batches,
     resolve,
     schedule,
 )
 from llm_decpomdp.benchmarks.runs.train import MakeCallback, Result, complete_run, make_training
+from llm_decpomdp.benchmarks.runs.warm_start import load_demonstrations
 from llm_decpomdp.options import names
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder, read_json_lines, write_atomically
 
@@ -106,7 +107,7 @@ def resume(
             checkpoint.set_damaged_aside(folder.checkpoints)
         newest = processes.compute_on_first(lambda: checkpoint.latest(folder.checkpoints))
         if newest is None:
-            raise ConfigError(_explain_no_checkpoint(folder))
+            raise ConfigError(_explain_no_checkpoint(folder, before))
         _refuse_other_changes(before, config)
         record = processes.compute_on_first(lambda: _read_manifest(folder))
         # With the commits of the hub's data in the manifest, as branches move on.
@@ -116,7 +117,7 @@ def resume(
                 change = change_of_data(part, record["data"][part], env.metadata["data"])
                 if change is not None:
                     raise ConfigError(f"{path} cannot go on: {change}")
-            for name, now in run.identify_inputs().items():
+            for name, now in identify_inputs(run).items():
                 if name in record and now != record[name]:  # earlier versions knew fewer inputs
                     raise ConfigError(
                         f"{path} cannot go on: the {name} of its configuration have changed. Restore their files, "
@@ -127,9 +128,9 @@ def resume(
         run = skip_long_prompts(run, team)
         updates = checkpoint.read_counters(newest)["update"]
         _check_schedule(before, run, record.get("left_out", run.skipped), updates)
-        warm = run.config.warm_start.source is not None
         # After the first update no demonstrations are left to learn.
-        demonstrations = [] if warm and updates else run.demonstrations()
+        warm = run.config.warm_start.source is not None
+        demonstrations = [] if warm and updates else load_demonstrations(run)
         training = make_training(run, team, folder, demonstrations)
         with raise_run_errors():
             done_before = training.trainer.resume()
@@ -230,7 +231,7 @@ def _check_schedule(
         )
 
 
-def _explain_no_checkpoint(folder: RunFolder) -> str:
+def _explain_no_checkpoint(folder: RunFolder, config: Config) -> str:
     if not has_results(folder):
         return (
             f"{folder.path} holds no checkpoint, since the run ended before its first update: start it again with "
@@ -241,7 +242,7 @@ def _explain_no_checkpoint(folder: RunFolder) -> str:
         manifest = folder.read_manifest()
         data = manifest.get("pairs", manifest["data"]["train"])
         rows = data["rows"] - (0 if "pairs" in manifest else len(manifest.get("left_out", ())))
-        if max(updates) >= len(schedule(load_stored_config(folder.config), [""] * rows)):
+        if max(updates) >= len(schedule(config, [""] * rows)):
             return (
                 f"the run {folder.path} is finished: there is no update left to continue with, and no checkpoint "
                 "to go on from for longer; a new run that begins with its team, if it has kept one: --from "

@@ -9,10 +9,9 @@ from typing import Any
 from llm_decpomdp.algorithms.rewards.comparisons import RewardModelOptions, read_comparisons
 from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
 from llm_decpomdp.algorithms.rewards.scorer import readers
-from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, writing
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.setup import resolve
+from llm_decpomdp.benchmarks.runs.setup import load_policies, resolve
 
 
 def train_reward_model(
@@ -44,7 +43,7 @@ def train_reward_model(
         comparisons = read_comparisons(pairs, agents, run.config.env.id)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    team = teams.load_policies(run.config, run.envs, run.team)
+    team = load_policies(run.config, run.envs, run.team)
     features = next(readers(team), None)
     if features is None:
         raise RunError("no model of the team gives features: a reward model reads with one")

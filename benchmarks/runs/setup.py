@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple, TypeVar
 
-from llm_decpomdp.agents.loading import TeamSpec
+from llm_decpomdp.agents.loading import PolicySpec, TeamSpec
 from llm_decpomdp.algorithms import (
     ALGORITHMS,
     Algorithm,
@@ -16,33 +15,15 @@ from llm_decpomdp.algorithms import (
     Start,
     TrainerOptions,
 )
-from llm_decpomdp.algorithms.learning.completion_values import check_credit
-from llm_decpomdp.algorithms.rollouts.checks import Cost, cost
-from llm_decpomdp.algorithms.training.sft_data import (
-    Demonstration,
-    draw_share,
-    read_demonstrations,
-    reference_demonstrations,
-)
-from llm_decpomdp.algorithms.training.warm_start import GOLD, PASSES
-from llm_decpomdp.benchmarks.config.compiled import check_compiled
+from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
-from llm_decpomdp.benchmarks.config.in_flight import check_in_flight
-from llm_decpomdp.benchmarks.config.load import NOBODY_ASKED, asks_outside, read_config
-from llm_decpomdp.benchmarks.config.placement import check_placement, check_shards
-from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.teams import check_trainable, samples_elsewhere, team_spec
-from llm_decpomdp.benchmarks.config.trackers import check_trackers, require_packages
-from llm_decpomdp.benchmarks.runs.data import (
-    Manifest,
-    build_train_env,
-    check_opponent,
-    identify_pairs,
-    load_eval_env,
-    read_pairs,
-)
+from llm_decpomdp.benchmarks.config.schema import FIELDS, Config, ModelConfig
+from llm_decpomdp.benchmarks.runs import setup_checks as checks
+from llm_decpomdp.benchmarks.runs.data import Manifest, check_tasks, pin_commit, same_source
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.options import pick
+from llm_decpomdp.interfaces import TaskSet
+from llm_decpomdp.options import from_text, pick
+from llm_decpomdp.policy import Policy
 from llm_decpomdp.seeding import stream
 
 T = TypeVar("T")
@@ -84,40 +65,6 @@ class ResolvedRun:
         tasks = [task.task_id for task in self.train_env.tasks.tasks]
         return [Start(task_id=task) for task in tasks if task not in left_out]
 
-    @property
-    def sampled_problems(self) -> list[Start]:
-        """Starts of the problems that expert iteration samples: its share, without the skipped ones."""
-        tasks = [task.task_id for task in self.train_env.tasks.tasks]
-        share = draw_share(tasks, self.config.warm_start.share, self.config.seed)
-        return [Start(task_id=task) for task in share if task not in self.skipped]
-
-    def demonstrations(self) -> list[Demonstration] | None:
-        """Return the demonstrations of the warm start; none if the team samples its own, `None` without one.
-
-        Raises:
-            ConfigError: If there are none, or a file has another form.
-        """
-        options, specs = self.config.warm_start, self.team.policies
-        if options.source is None:
-            return None
-        if options.source == PASSES:
-            return []
-        learning = [a for a, name in self.team.agents.items() if specs[name].can_be_trained]
-        try:
-            if options.source != GOLD:
-                lines = read_demonstrations(Path(options.source), self.train_env.possible_agents)
-                return draw_share(lines, options.share, self.config.seed)
-            starts = [Start(task_id=task.task_id) for task in self.train_env.tasks.tasks]
-            share = draw_share(starts, options.share, self.config.seed)
-            return reference_demonstrations(self.train_env, share, learning)
-        except ValueError as error:
-            raise ConfigError(f"warm_start.source: {error}") from None
-
-    def identify_inputs(self) -> dict[str, Any]:
-        """Identify what the run reads besides its problems, so that a change is found when it goes on."""
-        inputs = self.team.identify()
-        return inputs | (identify_pairs(self.config, len(self.pairs)) if self.pairs else {})
-
     def skip_tasks(self, skipped: Sequence[str]) -> ResolvedRun:
         """Return the run without some of its training problems."""
         batches = plan_batches(self.config, self.train_env, self.pairs, skipped)
@@ -142,36 +89,29 @@ def resolve(
             package of a tracker is missing.
         RunError: If the data cannot be loaded, or there is nothing to train on.
     """
-    scores = config.algorithm.reward_model
-    scorer = None if scores is None else scores.path
-    if scorer is not None and not Path(scorer).is_file():
-        raise ConfigError(
-            f"algorithm.reward_model.path: there is no file {scorer}; `reward-model` writes it"
-        )
     train_env = build_train_env(config, before)
     if edit is not None:
         config = edit(config, train_env.possible_agents)
     # Everything that needs no data is checked first: loading data may take minutes.
-    checked = check_run(config, train_env)
-    config, team = checked.config, checked.team
-    check_opponent(config.algorithm.named_opponent, train_env.possible_agents)
-    team.check()
-    check_trainable(team.policies)
-    if config.output.trackers:
-        require_packages(config.output.trackers)
+    config, team, algorithm, learner = declare_run(config, train_env)
+    checks.check_files(config, team, train_env.possible_agents)
     eval_env = load_eval_env(config, train_env, before)
     held_out = eval_env.tasks.tasks[: config.evaluation.num_tasks]
     try:
-        pairs = read_pairs(config, team)
+        pairs: Sequence[Rollout] = ()
+        if config.algorithm.pairs_source is not None:
+            from llm_decpomdp.benchmarks.runs.preferences import read_pairs
+
+            pairs = read_pairs(config, team)
         batches = plan_batches(config, train_env, pairs)
         return ResolvedRun(
             config=config,
             train_env=train_env,
             eval_env=eval_env,
             team=team,
-            algorithm=checked.algorithm,
+            algorithm=algorithm,
             # Schedules of the learner fall to the end of the run.
-            learner=replace(checked.learner, total_updates=len(batches)),
+            learner=replace(learner, total_updates=len(batches)),
             trainer=trainer_options(config),
             batches=batches,
             eval_starts=[Start(task_id=task.task_id) for task in held_out],
@@ -181,39 +121,7 @@ def resolve(
         raise RunError(str(error)) from error
 
 
-def _reserved_tasks(config: Config, env: DecPOMDPEnv) -> list[str]:
-    """Return the training problems that only the warm start may use."""
-    if not config.warm_start.disjoint:
-        return []
-    tasks = [task.task_id for task in env.tasks.tasks]
-    return draw_share(tasks, config.warm_start.share, config.seed)
-
-
-def load_config(
-    path: Path | None = None,
-    overrides: Sequence[str] = (),
-    flags: Mapping[str, Any] | None = None,
-    defaults: Mapping[str, Any] | None = None,
-    folder: Path | None = None,
-) -> Config:
-    """Read a configuration and check it, without loading data or models; as `read_config` and `validate`."""
-    return validate(read_config(path, overrides, flags, defaults, folder))
-
-
-def load_stored_config(path: Path) -> Config:
-    """Load the configuration of a run to look at its episodes: no expert is asked, and no key needed for one."""
-    return load_config(path, flags=NOBODY_ASKED if asks_outside(path) else None)
-
-
-def validate(config: Config) -> Config:
-    """Check how sections fit together, loading nothing; return the configuration with its environment's sizes."""
-    with raise_config_errors():
-        config.make_train_env()  # it alone sees `train_split`, which it may refuse
-        env = config.make_eval_env()
-    return check_run(config, env).config
-
-
-class CheckedRun(NamedTuple):
+class DeclaredRun(NamedTuple):
     """A configuration that fits its environment, and what it declares."""
 
     config: Config
@@ -224,37 +132,19 @@ class CheckedRun(NamedTuple):
     """The options of the learner for a run of one update."""
 
 
-def check_run(config: Config, env: DecPOMDPEnv) -> CheckedRun:
-    """Check a configuration against its environment, and set the sizes that only the environment knows.
+def declare_run(config: Config, env: DecPOMDPEnv) -> DeclaredRun:
+    """Make what a configuration declares, but for data and models, and check that it all fits together.
 
     Raises:
         ConfigError: If values do not fit each other or the environment.
     """
     config = config.with_sizes(env)
-    if config.output.trackers:
-        check_trackers(config.output.trackers)
-    if config.output.keep_best and config.evaluation.num_tasks == 0:
-        raise ConfigError("output.keep_best needs evaluations: set evaluation.num_tasks")
-    # Rollout batches are the unit that workers share; a single one would keep all but one waiting.
-    workers = config.cluster.rollout_workers
-    if workers and config.algorithm.rollout.rollout_batch_size is None:
-        raise ConfigError(
-            f"cluster.rollout_workers={workers}: workers share the rollout batches of an update, and without "
-            "algorithm.rollout.rollout_batch_size there is one: set it, or drop cluster.rollout_workers"
-        )
+    checks.check_sections(config)
     team = team_spec(config, env.possible_agents)
-    if samples_elsewhere(config, team.policies):
-        check_placement(config, team.policies)
-    if config.algorithm.rollout.in_flight:
-        check_in_flight(config, team.policies)
-    check_compiled(config, team.policies)
+    checks.check_team(config, team)
     try:
         algorithm = ALGORITHMS[config.algorithm.name]
-        if config.algorithm.preferences is not None and not algorithm.supports_stored_pairs:
-            raise ConfigError(
-                f"section algorithm.preferences means nothing with {algorithm.name}, which makes no pairs: set "
-                "name=madpo, or drop it"
-            )
+        checks.check_pairs(config, algorithm)
         algorithm = algorithm.configure(**config.algorithm.own_options)
     except (KeyError, ImportError) as error:
         raise ConfigError(f"algorithm.name: {error.args[0]}") from None
@@ -263,27 +153,14 @@ def check_run(config: Config, env: DecPOMDPEnv) -> CheckedRun:
     try:
         # Schedules need a number of updates, which is known once the data is read.
         learner = learner_options(config, 1, team)
-        agents, size = env.possible_agents, config.algorithm.group_size
-        rollouts, plays = config.algorithm.rollout, config.algorithm.pairs_source is None
-        algorithm.check(agents, learner)
-        if plays:
-            algorithm.check_rollouts(agents, learner, rollouts, size)
-        elif config.warm_start.disjoint:
-            raise ValueError(
-                "preferences.source learns from stored pairs, of whatever problems: drop warm_start.disjoint"
-            )
-        complete = algorithm.complete_options(learner)
-        check_credit(rollouts, complete)
-        if plays:
-            rollouts.check_turn_order(env, size, has_critic=complete.critic.exists)
-        # Its error names trees that are too large to grow.
-        start_cost(config)
-        learner.check_horizon(config.horizon)
+        checks.check_learning(config, env, algorithm, learner)
     except ValueError as error:
         raise ConfigError(f"section algorithm: {error}") from None
     if config.learner.fsdp_size > 1:
+        from llm_decpomdp.benchmarks.config.placement import check_shards
+
         check_shards(config, team.policies, algorithm, learner)
-    return CheckedRun(config, team, algorithm, learner)
+    return DeclaredRun(config, team, algorithm, learner)
 
 
 def learner_options(config: Config, total_updates: int, team: TeamSpec) -> LearnerOptions:
@@ -303,14 +180,6 @@ def learner_options(config: Config, total_updates: int, team: TeamSpec) -> Learn
     )
 
 
-def start_cost(config: Config) -> Cost:
-    """Return the largest cost of the rollout from one start."""
-    algorithm, env = config.algorithm, config.env
-    agents = 1 if env.centralized else env.num_agents
-    opponent = algorithm.named_opponent is not None
-    return cost(algorithm.rollout, algorithm.group_size, agents, config.horizon, opponent=opponent)
-
-
 def trainer_options(config: Config) -> TrainerOptions:
     """Build the options of the trainer from those of the same names in the configuration."""
     return pick(
@@ -322,6 +191,127 @@ def trainer_options(config: Config) -> TrainerOptions:
         seed=config.seed,
         **config.algorithm.sections(),
     )
+
+
+# The team
+
+
+def team_spec(config: Config, possible_agents: Sequence[str]) -> TeamSpec:
+    """Read the team of a configuration; errors as of `agents_of` and `policies_of`."""
+    agents = agents_of(config, possible_agents)
+    team = TeamSpec(agents, policies_of(config, agents))
+    if config.partners.pool:
+        from llm_decpomdp.benchmarks.runs.partner_pool import declare_pool
+
+        return declare_pool(config, team)
+    return team
+
+
+def agents_of(config: Config, possible_agents: Sequence[str]) -> dict[str, str]:
+    """Return the name of each agent's policy, in the order of the agents.
+
+    Raises:
+        ConfigError: If `team` does not name exactly the agents, or contradicts `model.shared`.
+    """
+    if not config.team:
+        return {agent: teams.SHARED if config.model.shared else agent for agent in possible_agents}
+    teams.check_agents(config, possible_agents)
+    return {agent: config.team[agent] for agent in possible_agents}
+
+
+def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySpec]:
+    """Return the declarations of the policies, by name.
+
+    Raises:
+        ConfigError: If a declaration is wrong, or nobody plays a declared policy.
+    """
+    names = [*dict.fromkeys([*agents.values(), *config.policies])]
+    teams.log_undeclared(config, names)
+    specs = {name: _policy_spec(config, name) for name in names}
+    teams.check_policies(config, agents, specs)
+    return specs
+
+
+def _policy_spec(config: Config, name: str) -> PolicySpec:
+    """Return the declaration of a policy: its own keys, and for the rest those of `model`."""
+    where, settings = f"policies.{name}", config.policies.get(name)
+    settings = {} if settings is None else settings  # `helper:` in YAML is as `model:` says
+    read = teams.check_keys(where, settings)
+    inherited = {key: value for key, value in asdict(config.model).items() if key in read}
+    own = {key: value for key, value in settings.items() if f"model.{key}" in FIELDS}
+    try:
+        # `PolicySpec` also takes what only evaluations allow, such as temperature 0.
+        from_text(ModelConfig, {"name": "", **own}, f"{where}.")  # whose limits are narrower
+        return from_text(PolicySpec, {**inherited, **settings}, f"{where}.")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def load_policies(
+    config: Config,
+    envs: Sequence[DecPOMDPEnv],
+    team: TeamSpec | None = None,
+    hollow: bool = False,
+) -> dict[str, Policy]:
+    """Load a policy for each agent; `hollow` as of `load_team`.
+
+    Raises:
+        ConfigError: As `check_loading`.
+        RunError: If a package is missing, or a model cannot be loaded.
+    """
+    team = team or team_spec(config, envs[0].possible_agents)
+    teams.check_loading(config, envs, team)
+    try:
+        return team.load(config.seed, hollow)
+    except (OSError, ImportError, ValueError, TypeError) as error:
+        raise RunError(f"cannot load the team: {error}") from error
+
+
+# The environments
+
+
+def load_envs(config: Config, before: Manifest | None = None) -> tuple[DecPOMDPEnv, DecPOMDPEnv]:
+    """Build the environments of training and evaluation, and load their data from the same source.
+
+    Raises:
+        ConfigError: If an environment refuses its arguments.
+        RunError: If data cannot be loaded, or one `task_id` names two problems.
+    """
+    train_env = build_train_env(config, before)
+    return train_env, load_eval_env(config, train_env, before)
+
+
+def build_train_env(config: Config, before: Manifest | None = None) -> DecPOMDPEnv:
+    """Build the environment of training, without its data; raise a `ConfigError` if it refuses its arguments."""
+    with raise_config_errors():
+        return config.make_train_env(pin_commit(before, "train"))
+
+
+def load_eval_env(
+    config: Config, train_env: DecPOMDPEnv, before: Manifest | None = None
+) -> DecPOMDPEnv:
+    """Load the data of training, and build the environment of evaluation with data from the same source.
+
+    Raises the errors of `load_envs`.
+    """
+    train = _load_tasks(config, train_env, "train")
+    source = pin_commit(before, "eval") or same_source(config, train_env)
+    with raise_config_errors():
+        eval_env = config.make_eval_env(source)
+    check_tasks(config, train, _load_tasks(config, eval_env, "eval"))
+    return eval_env
+
+
+def _load_tasks(config: Config, env: DecPOMDPEnv, part: str) -> TaskSet:
+    try:
+        return env.tasks
+    except (ValueError, OSError) as error:
+        split = getattr(config.dataset, f"{part}_split")
+        data = f"the data of {config.env.id} (dataset.{part}_split={split})"
+        raise RunError(f"cannot load {data}: {error}") from error
+
+
+# The schedule
 
 
 def plan_batches(
@@ -361,3 +351,13 @@ def arrange(config: Config, items: Sequence[T], left_out: Collection[T] = ()) ->
         shuffled = [items[i] for i in order if items[i] not in left_out]
         batches += [shuffled[first : first + size] for first in range(0, len(shuffled), size)]
     return batches[: config.algorithm.max_updates]
+
+
+def _reserved_tasks(config: Config, env: DecPOMDPEnv) -> list[str]:
+    """Return the training problems that only the warm start may use."""
+    if not config.warm_start.disjoint:
+        return []
+    from llm_decpomdp.algorithms.training.sft_data import draw_share
+
+    tasks = [task.task_id for task in env.tasks.tasks]
+    return draw_share(tasks, config.warm_start.share, config.seed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,8 +16,8 @@ from llm_decpomdp.benchmarks.config.errors import (
     open_folder,
     raise_run_errors,
 )
-from llm_decpomdp.benchmarks.config.schema import Config, plain
-from llm_decpomdp.benchmarks.config.teams import check_loading, check_machine, raise_loading_errors
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.teams import check_machine
 from llm_decpomdp.benchmarks.runs.checkpoints import (
     final_folder,
     folder_path,
@@ -26,14 +25,19 @@ from llm_decpomdp.benchmarks.runs.checkpoints import (
     save_final_team,
 )
 from llm_decpomdp.benchmarks.runs.data import skip_long_prompts
-from llm_decpomdp.benchmarks.runs.manifest import first_prompts, manifest
-from llm_decpomdp.benchmarks.runs.setup import EditConfig, ResolvedRun, arrange, resolve
+from llm_decpomdp.benchmarks.runs.manifest import write_new_run
+from llm_decpomdp.benchmarks.runs.setup import (
+    EditConfig,
+    ResolvedRun,
+    load_policies,
+    resolve,
+)
+from llm_decpomdp.benchmarks.runs.warm_start import Demonstrations, load_demonstrations, make_phase
 from llm_decpomdp.policy import PromptTooLong, Team
-from llm_decpomdp.utils.storage import RunFolder, write_atomically
+from llm_decpomdp.utils.storage import RunFolder
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms import CheckpointManager, RunLog, Trainer
-    from llm_decpomdp.algorithms.training.sft_data import Demonstration
 
 logger = logging.getLogger(__name__)
 
@@ -101,31 +105,14 @@ def train(
         # Its name may hold the time, which differs between processes.
         path = processes.broadcast(folder.path if first else Path())
         check_machine(run.config, run.team.policies)
-        demonstrations = run.demonstrations()
-        check_loading(run.config, run.envs, run.team)
-        with raise_loading_errors():
-            team: Team = run.team.load(run.config.seed, hollow=run.config.learner.fsdp_size > 1)
+        demonstrations = load_demonstrations(run)
+        hollow = run.config.learner.fsdp_size > 1
+        team = load_policies(run.config, run.envs, run.team, hollow)
         run = skip_long_prompts(run, team)
         folder = folder if first else RunFolder(path)
         training = make_training(run, team, folder, demonstrations)
         if first:
-            # Nothing has replaced an earlier run so far: all that can fail early has succeeded.
-            if folder.config.exists():
-                logger.info("the run in %s ended before its first update, and is replaced", path)
-            for rows in (folder.metrics, folder.episodes):
-                rows.unlink(missing_ok=True)
-            write_atomically(folder.config, run.config.to_yaml())
-            first_starts = run.problems if run.pairs else run.batches[0]
-            folder.write_manifest(
-                {
-                    **manifest(run, name),
-                    "left_out": run.skipped,
-                    "first_prompts": first_prompts(run.train_env, team, first_starts[0]),
-                    "from": origin,
-                    "base_models": training.checkpoints.base_models,
-                    "kl_reference": training.trainer.learner.references,
-                }
-            )
+            write_new_run(run, name, folder, training, origin)
         return complete_run(run, training, folder, callbacks)
 
 
@@ -133,7 +120,7 @@ def make_training(
     run: ResolvedRun,
     team: Team,
     folder: RunFolder,
-    demonstrations: Sequence[Demonstration] | None,
+    demonstrations: Demonstrations,
 ) -> TrainingParts:
     """Build the trainer of a run, and shard the weights of its team if the configuration says so.
 
@@ -141,7 +128,7 @@ def make_training(
         run: The run.
         team: A policy for each agent.
         folder: The run folder.
-        demonstrations: Those of the warm start, none if it is over or samples its own; `None` without one.
+        demonstrations: Those of `load_demonstrations`, none if the warm start is over.
 
     Raises:
         RunError: If the environment, the team and the configuration do not fit together, or the run has more or
@@ -167,56 +154,30 @@ def make_training(
         )
     try:
         if config.learner.fsdp_size > 1:
-            from llm_decpomdp.agents.models.sharded import shard_team
+            from llm_decpomdp.benchmarks.runs.workers import shard_weights
 
-            learning = config.learner
-            shard_team(
-                team, learning.fsdp_size, learning.reduce_once, learning.gather_for_generation
-            )
+            shard_weights(run, team)
         phase = None
         if demonstrations is not None:
-            from llm_decpomdp.algorithms.training.warm_start import make_warm_start
-
-            phase = make_warm_start(
-                env,
-                team,
-                config.warm_start,
-                demonstrations,
-                problems=run.sampled_problems,
-                max_grad_norm=run.learner.max_grad_norm,
-                seed=config.seed,
-            )
+            phase = make_phase(run, team, demonstrations)
         learner = run.algorithm.make_learner(team, run.learner, config.seed)
-        opponents = remote_worker = None
+        remote_worker = None
         if config.inference.engine == "vllm" or config.cluster.rollout_workers:
             from llm_decpomdp.benchmarks.runs.workers import make_rollout_worker
 
             remote_worker = make_rollout_worker(run, team)
         worker = remote_worker or LocalRolloutWorker(WorkerState(env, run.eval_env, team))
-        if config.algorithm.named_opponent is not None:
-            from llm_decpomdp.benchmarks.runs.workers import load_opponents
-
-            opponents = load_opponents(run)
         source: RolloutSource
         if run.pairs:
-            from llm_decpomdp.algorithms.preferences.stored import StoredSource, add_tokens
+            from llm_decpomdp.benchmarks.runs.sources import make_stored_source
 
-            source = StoredSource(arrange(config, add_tokens(run.pairs, team)))
+            source = make_stored_source(run, team)
         else:
             source = SampledSource(env, team, worker, learner, options, run.batches, run.problems)
         if options.wraps_source or learner.has_opponent:
-            from llm_decpomdp.algorithms import sources
+            from llm_decpomdp.benchmarks.runs.sources import wrap_source
 
-            source = sources.add_wrappers(
-                source,
-                env,
-                team,
-                learner,
-                options,
-                problems=run.problems,
-                opponents=opponents,
-                can_prefetch=remote_worker is not None,
-            )
+            source = wrap_source(run, source, team, learner, remote_worker is not None)
         checkpoints, log = CheckpointManager(folder), RunLog(folder)
         # Checkpoints come first: the others continue from the state that these have loaded.
         callbacks = [checkpoints, log, *([phase] if phase else [])]
@@ -248,10 +209,9 @@ def complete_run(
             if processes.rank() == 0:
                 trainer.callbacks.extend(make(config, folder) for make in callbacks)
             if config.output.trackers and processes.rank() == 0:
-                from llm_decpomdp.benchmarks.config.trackers import tracking
+                from llm_decpomdp.benchmarks.config.trackers import open_trackers
 
-                feeds = tracking(config.output.trackers, folder, plain(asdict(config)))
-                trainer.callbacks.extend(stack.enter_context(feeds))
+                trainer.callbacks.extend(stack.enter_context(open_trackers(config, folder)))
             trainer.train()
     except failures() as error:
         text = format_message(error).removesuffix(".")

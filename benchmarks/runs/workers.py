@@ -1,4 +1,4 @@
-"""Other places where a run loads policies: rollout workers and opponents."""
+"""The processes of a run that share its work: rollout workers, and those that hold shards of the weights."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ import logging
 from dataclasses import replace
 from functools import partial
 
-from llm_decpomdp.agents import load_saved_team
 from llm_decpomdp.agents.inference.determinism import use_deterministic_kernels
 from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.algorithms import WorkerState
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import RolloutWorker
-from llm_decpomdp.benchmarks.config.errors import RunError, raise_run_errors
+from llm_decpomdp.benchmarks.config.errors import raise_run_errors
 from llm_decpomdp.benchmarks.config.placement import in_worker
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.teams import code_of, endpoints_of, load_policies
-from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, load_policies
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 
 logger = logging.getLogger(__name__)
+
+
+def shard_weights(run: ResolvedRun, team: Team) -> None:
+    """Cut the weights of the policies that learn into shards; errors as of `shard_team`."""
+    from llm_decpomdp.agents.models.sharded import shard_team
+
+    learning = run.config.learner
+    shard_team(team, learning.fsdp_size, learning.reduce_once, learning.gather_for_generation)
 
 
 def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
@@ -86,23 +92,3 @@ def make_worker_state(
     placed = replace(team, policies=in_worker(config, team.policies))
     policies = load_policies(config, (train_env, eval_env), placed)
     return WorkerState(train_env, eval_env, policies)
-
-
-def load_opponents(run: ResolvedRun) -> Team:
-    """Load the saved team that preference pairs compare the team with.
-
-    Raises:
-        RunError: If it cannot be loaded.
-        ValueError: If it names code or servers that the configuration does not name.
-    """
-    folder = str(run.config.algorithm.named_opponent)
-    try:
-        return load_saved_team(
-            folder,
-            device=run.config.model.device,
-            seed=run.config.seed,
-            allow_code=code_of(run.config),
-            allow_endpoints=endpoints_of(run.config),
-        )
-    except (OSError, ImportError) as error:
-        raise RunError(f"cannot load the team in {folder}: {error}") from error

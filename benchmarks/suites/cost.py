@@ -16,7 +16,14 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, find_baseline, is_baseline
 from llm_decpomdp.benchmarks.runs.data import same_source
-from llm_decpomdp.benchmarks.runs.setup import schedule, start_cost, trainer_options
+from llm_decpomdp.benchmarks.runs.setup import (
+    agents_of,
+    policies_of,
+    schedule,
+    team_spec,
+    trainer_options,
+)
+from llm_decpomdp.benchmarks.runs.setup_checks import start_cost
 from llm_decpomdp.benchmarks.suites.job import Job
 from llm_decpomdp.benchmarks.suites.suite import Suite
 from llm_decpomdp.env import DecPOMDPEnv
@@ -88,7 +95,7 @@ def job_cost(job: Job) -> JobCost:
     cost = JobCost(text, 0, 0, 0, episodes, tokens, size)
     if not arm.trains:
         return cost
-    teams.check_trainable(teams.team_spec(config, env.possible_agents).policies)
+    teams.check_trainable(team_spec(config, env.possible_agents).policies)
     training_env = job.training_config.make_train_env(same_source(config, env))
     batches = schedule(config, [task.task_id for task in training_env.tasks.tasks])
     starts = (1 + config.algorithm.rollout.max_resample_rounds) * sum(map(len, batches))
@@ -159,8 +166,8 @@ def _played_env(
         _check_packages(baseline.config is not None)
         return baseline.env, baseline.limits, baseline.specs
     env = setting.env
-    names = teams.agents_of(setting.config, env.possible_agents)
-    specs = teams.policies_of(setting.config, names)
+    names = agents_of(setting.config, env.possible_agents)
+    specs = policies_of(setting.config, names)
     _check_packages(any(spec.kind == "model" for spec in specs.values()))
     teams.check_devices(setting.config, specs)
     spec_of = {agent: specs[name] for agent, name in names.items()}

@@ -18,7 +18,7 @@ from typer.main import get_command
 from llm_decpomdp import registry
 from llm_decpomdp.benchmarks.cli.main import app, main, spread
 from llm_decpomdp.benchmarks.config.load import find_config
-from llm_decpomdp.benchmarks.runs.setup import load_config
+from llm_decpomdp.benchmarks.runs.load_config import load_config
 from tests.documentation.blocks import blocks, reason
 from tests.support.packages import looked_up_anew, write_example
 from tests.support.processes import ROOT

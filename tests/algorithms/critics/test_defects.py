@@ -13,7 +13,7 @@ from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.runs.setup import load_config
+from llm_decpomdp.benchmarks.runs.load_config import load_config
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.test_actor_critic import critic, learner, line
 from tests.algorithms.critics.test_critic import chains

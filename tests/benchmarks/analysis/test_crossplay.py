@@ -17,7 +17,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig
 from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
 from llm_decpomdp.benchmarks.evaluation.teams import load_teams, run_names
-from llm_decpomdp.benchmarks.runs.setup import load_config
+from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team

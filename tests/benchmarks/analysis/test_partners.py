@@ -25,7 +25,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
 from llm_decpomdp.benchmarks.report import analysis as story_panel
-from llm_decpomdp.benchmarks.runs.setup import load_config
+from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder

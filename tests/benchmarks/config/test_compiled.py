@@ -6,8 +6,8 @@ import pytest
 
 from llm_decpomdp.benchmarks.config.compiled import check_compiled
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.teams import team_spec
-from llm_decpomdp.benchmarks.runs.setup import load_config
+from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import team_spec
 
 
 @pytest.mark.parametrize(

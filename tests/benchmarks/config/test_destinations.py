@@ -23,11 +23,16 @@ from llm_decpomdp.algorithms.learning.learner_options import (
 )
 from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
-from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import ARGUMENTS
 from llm_decpomdp.benchmarks.config.schema import Config, value_of
-from llm_decpomdp.benchmarks.runs.setup import learner_options, load_config, trainer_options
+from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import (
+    learner_options,
+    load_policies,
+    team_spec,
+    trainer_options,
+)
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.options import pick
 from llm_decpomdp.registry import OLD_ARGUMENTS
@@ -186,7 +191,7 @@ def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
     further = {"model.name", "model.quantization", "model.continuous_batching"}
     assert {*MODEL, *further} == {f"model.{name}" for name in asdict(Config().model)}
     config = load_config(None, [*quick, f"model.name={chat_model}", *items(MODEL)])
-    team = teams.load_policies(config, [config.make_eval_env()])
+    team = load_policies(config, [config.make_eval_env()])
     assert len({id(policy) for policy in team.values()}) == 1
     (policy, *_) = team.values()
     assert isinstance(policy, CausalLM)
@@ -214,7 +219,7 @@ def test_the_memory_of_prefixes_and_the_rows_of_a_batch_arrive(
         "model.prefix_cache=0.5",
     ]
     config = load_config(None, [*quick, *overrides])
-    for policy in teams.load_policies(config, [config.make_eval_env()]).values():
+    for policy in load_policies(config, [config.make_eval_env()]).values():
         assert isinstance(policy, CausalLM) and policy.engine.prefix_cache == 0.5
         assert policy.engine.caching.continuous_batching == 5
 
@@ -252,7 +257,7 @@ def test_options_under_another_name_arrive() -> None:
     config = load_config(None, [*names, "model.max_new_tokens=9"])
     trainer = trainer_options(config)
     assert (trainer.group_size, trainer.eval_every, trainer.seed) == (3, 5, 11)
-    learner = learner_options(config, 7, teams.team_spec(config, ["aux_0", "main_0"]))
+    learner = learner_options(config, 7, team_spec(config, ["aux_0", "main_0"]))
     assert (learner.discount, learner.total_updates, learner.fixed_length) == (0.5, 7, 9)
 
 

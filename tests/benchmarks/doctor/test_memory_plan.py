@@ -33,7 +33,7 @@ from llm_decpomdp.benchmarks.doctor.memory_plan import (
     plan_memory,
     read_shape,
 )
-from llm_decpomdp.benchmarks.runs.setup import load_config
+from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.support.commands import call

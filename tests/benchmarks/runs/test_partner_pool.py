@@ -12,11 +12,11 @@ import torch
 
 from llm_decpomdp.agents.partner_pool import PartnerPool
 from llm_decpomdp.agents.saved_team import load_saved_team
-from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.doctor.device_plan import estimate_devices, plan_lines
+from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.setup import load_config, resolve
+from llm_decpomdp.benchmarks.runs.setup import load_policies, resolve
 from llm_decpomdp.policy import distinct_policies
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.conftest import quick_overrides
@@ -89,7 +89,7 @@ def test_partners_share_the_base_and_only_the_others_learn(
 def test_each_start_is_played_with_the_partner_that_was_drawn(runs: Runs, pool: str) -> None:
     config = runs.config(*LOUD, ADAPTERS, f"partners.pool={pool}")
     run = resolve(config)
-    team = teams.load_policies(config, [run.train_env], run.team)
+    team = load_policies(config, [run.train_env], run.team)
     players = team[AUX]
     assert isinstance(players, PartnerPool) and len(players.members) == 2
     engines = {id(policy.engine) for policy in (*players.members, team[MAIN])}  # type: ignore[attr-defined]
@@ -105,7 +105,7 @@ def test_a_checkpoint_is_a_partner_with_its_weights_on_the_same_base(
     config = runs.config(*LOUD, ADAPTERS, f"partners.pool=[{tmp_path}/seed-1,{checkpoint}]")
     run = resolve(config)
     with torch.no_grad():
-        members = teams.load_policies(config, [run.train_env], run.team)[AUX].members  # type: ignore[attr-defined]
+        members = load_policies(config, [run.train_env], run.team)[AUX].members  # type: ignore[attr-defined]
     assert members[0].engine is members[1].engine
     one, other = (
         [w for name, w in m.model.named_parameters() if m.adapter in name.split(".")]

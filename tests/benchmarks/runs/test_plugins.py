@@ -22,8 +22,8 @@ from llm_decpomdp.benchmarks.evaluation.baselines import (
     find_baseline_name,
 )
 from llm_decpomdp.benchmarks.evaluation.teams import load_stored_team, load_teams
+from llm_decpomdp.benchmarks.runs.load_config import load_config, load_stored_config
 from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.setup import load_config, load_stored_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.benchmarks.suites.job import make_jobs
 from llm_decpomdp.benchmarks.suites.suite import load_suite
@@ -175,13 +175,13 @@ def nobody(env): return {"player_0": Silent()}
 )
 def test_what_is_no_partner_is_refused(about: Path, policy: str, text: str) -> None:
     about.with_name("policies_of_mine.py").write_text(POLICIES)
-    from llm_decpomdp.benchmarks.config import teams
+    from llm_decpomdp.benchmarks.runs.setup import load_policies
 
     scripted = f"policies={{a: {policy}, b: {{kind: random}}}}"
     overrides = ["env.id=probe-turns-v0", "team={player_0: a, player_1: b}", scripted]
     with pytest.raises((ConfigError, RunError), match=text):
         config = load_config(None, overrides)
-        teams.load_policies(config, [config.make_train_env()])
+        load_policies(config, [config.make_train_env()])
 
 
 def test_a_baseline_is_found_by_its_name_and_by_its_path(about: Path) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.cli.run_text import describe_cost
-from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import find_config, read_config
-from llm_decpomdp.benchmarks.runs.setup import load_config, resolve
+from llm_decpomdp.benchmarks.runs import setup
+from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.env import DecPOMDPEnv
 
@@ -35,7 +36,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
         monkeypatch.setattr(owner, name, counting)
 
     count(DecPOMDPEnv, "__init__", "environments")
-    count(teams, "policies_of", "teams")
+    count(setup, "policies_of", "teams")
     return counts
 
 

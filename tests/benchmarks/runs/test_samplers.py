@@ -17,11 +17,11 @@ from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRollouts
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker, RolloutBatch
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
-from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.samplers import attach_samplers
-from llm_decpomdp.benchmarks.runs.setup import load_config, resolve
+from llm_decpomdp.benchmarks.runs.setup import load_policies, resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
 from llm_decpomdp.benchmarks.runs.workers import make_worker_state
 from llm_decpomdp.utils.storage import read_json_lines
@@ -191,7 +191,7 @@ def test_a_worker_has_no_weights_of_what_servers_sample(quick: list[str]) -> Non
 def folder(quick: Sequence[str], tiny_model: str) -> str:
     """The folder of the tiny model."""
     run = resolve(load_config(None, list(quick)))
-    policy = teams.load_policies(run.config, (run.train_env, run.eval_env), run.team)["main_0"]
+    policy = load_policies(run.config, (run.train_env, run.eval_env), run.team)["main_0"]
     assert isinstance(policy, CausalLM)
     return policy.name
 
@@ -199,7 +199,7 @@ def folder(quick: Sequence[str], tiny_model: str) -> str:
 def test_policies_with_weights_of_their_own_have_a_server_each(quick: list[str]) -> None:
     values = [*quick, "model.top_p=1", "sampler.engine=vllm"]
     run = resolve(load_config(None, [*values, "sampler.python=/a/python"]))
-    team = teams.load_policies(run.config, (run.train_env, run.eval_env), run.team)
+    team = load_policies(run.config, (run.train_env, run.eval_env), run.team)
     samplers = attach_samplers(run, team)
     assert [list(sampler.policies) for sampler in samplers.values()] == [["aux_0"], ["main_0"]]
     assert {agent: policy.engine.remote for agent, policy in team.items()} == samplers
@@ -214,7 +214,7 @@ def test_a_server_sees_the_gpus_that_its_policies_are_placed_on(
     values = [*quick, "model.top_p=1", "model.device=cpu", "sampler.engine=vllm"]
     placed = ["policies.aux_0.sample_on=[3]", "policies.main_0.sample_on=[0,2]"]
     run = resolve(load_config(None, [*values, *placed, f"sampler.python={path}"]))
-    team = teams.load_policies(run.config, (run.train_env, run.eval_env), run.team)
+    team = load_policies(run.config, (run.train_env, run.eval_env), run.team)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,GPU-7")
     words = []
     for sampler in attach_samplers(run, team).values():

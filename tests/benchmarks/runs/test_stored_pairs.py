@@ -20,7 +20,8 @@ from llm_decpomdp.algorithms.preferences.stored import add_tokens, stored_pairs
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
-from llm_decpomdp.benchmarks.runs.setup import load_config, resolve
+from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines

@@ -19,7 +19,8 @@ from llm_decpomdp.agents.saved_team import MANIFEST, check_trust, declaration, i
 from llm_decpomdp.algorithms.training import checkpoint as checkpoints
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import read_config
-from llm_decpomdp.benchmarks.config.teams import code_of, endpoints_of, team_spec
+from llm_decpomdp.benchmarks.config.teams import code_of, endpoints_of
+from llm_decpomdp.benchmarks.runs.setup import team_spec
 from llm_decpomdp.policy import Policy, Team
 from llm_decpomdp.validation import unknown
 

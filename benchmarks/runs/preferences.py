@@ -1,0 +1,78 @@
+"""Preference pairs of a run: pairs that are stored, and a team that pairs are made with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llm_decpomdp.agents import load_saved_team
+from llm_decpomdp.agents.loading import TeamSpec
+from llm_decpomdp.agents.saved_team import read_manifest
+from llm_decpomdp.algorithms import Rollout
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.teams import code_of, endpoints_of
+from llm_decpomdp.policy import Team
+
+if TYPE_CHECKING:
+    from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
+
+
+def check_opponent(folder: str, agents: Collection[str]) -> None:
+    """Raise a `ConfigError` unless the folder of `algorithm.preferences.opponent` holds a team of these agents."""
+    try:
+        plays = read_manifest(Path(folder))["agents"]
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"algorithm.preferences.opponent={folder} is neither current, nor history, nor a team that "
+            f"output.save_final_model has written: {error}"
+        ) from None
+    if set(plays) != set(agents):
+        raise ConfigError(
+            f"algorithm.preferences.opponent: the team in {folder} plays {', '.join(plays)}, and the environment "
+            f"has {', '.join(agents)}"
+        )
+
+
+def read_pairs(config: Config, team: TeamSpec) -> list[Rollout]:
+    """Read the stored pairs of a run; none if the run samples."""
+    preferences, source = config.algorithm.preferences, config.algorithm.pairs_source
+    if preferences is None or source is None:
+        return []
+    models = {agent: team.policies[name].name for agent, name in team.agents.items()}
+    try:
+        # Imported here, because only runs that learn from stored pairs need it.
+        from llm_decpomdp.algorithms.preferences import stored
+
+        pairs_per_start = preferences.pairs_per_start
+        return stored.stored_pairs(Path(source), models, pairs_per_start, config.env.id)
+    except ValueError as error:
+        raise ConfigError(f"algorithm.preferences.source: {error}") from None
+
+
+def identify_pairs(config: Config, count: int) -> dict[str, Any]:
+    """Identify the file of the stored pairs of a run, by a key of the manifest; `count` is their number."""
+    from llm_decpomdp.algorithms.preferences import stored
+
+    return {"pairs": stored.identify_pairs(Path(str(config.algorithm.pairs_source)), count)}
+
+
+def load_opponents(run: ResolvedRun) -> Team:
+    """Load the saved team that preference pairs compare the team with.
+
+    Raises:
+        RunError: If it cannot be loaded.
+        ValueError: If it names code or servers that the configuration does not name.
+    """
+    folder = str(run.config.algorithm.named_opponent)
+    try:
+        return load_saved_team(
+            folder,
+            device=run.config.model.device,
+            seed=run.config.seed,
+            allow_code=code_of(run.config),
+            allow_endpoints=endpoints_of(run.config),
+        )
+    except (OSError, ImportError) as error:
+        raise RunError(f"cannot load the team in {folder}: {error}") from error
