@@ -97,7 +97,7 @@ class Run(Trainer):
             source = StoredSource(stored)
         else:
             source = SampledSource(env, team, worker, learns, options, batches, problems)
-        if options.wraps_source or learns.has_opponent:  # as `make_training` does
+        if opponent or options.wraps_source or learns.has_opponent:  # as `make_training` does
             source = add_wrappers(
                 source,
                 env,
