@@ -19,14 +19,14 @@ from llm_decpomdp.agents.partner_pool import PartnerOptions
 from llm_decpomdp.agents.remote.options import SamplerOptions
 from llm_decpomdp.algorithms import LearnerOptions, RolloutOptions, TrainerOptions
 from llm_decpomdp.algorithms.critics.options import CriticOptions
-from llm_decpomdp.algorithms.learning.learner_options import (
+from llm_decpomdp.algorithms.learning.feature_options import (
     AggregationOptions,
     ImportanceSamplingOptions,
     KLOptions,
     ObjectiveOptions,
-    StepOptions,
     TruncationOptions,
 )
+from llm_decpomdp.algorithms.learning.learner_options import StepOptions
 from llm_decpomdp.algorithms.learning.shard_options import ShardOptions
 from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.algorithms.learning.learner_options import ObjectiveOptions
+from llm_decpomdp.algorithms.learning.feature_options import ObjectiveOptions
 from llm_decpomdp.envs.probes.known import PROBES
 from tools.performance.models import probe_trials
 from tools.performance.models.probe_trials import ProbeTrial, train

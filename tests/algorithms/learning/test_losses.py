@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms.learning.feature_options import CLIP_RANGES, ObjectiveOptions
 from llm_decpomdp.algorithms.learning.importance_sampling import (
     bounded_weight,
     effective_share,
@@ -20,11 +21,7 @@ from llm_decpomdp.algorithms.learning.importance_sampling import (
 )
 from llm_decpomdp.algorithms.learning.kl import kl_divergence, kl_estimate
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import (
-    CLIP_RANGES,
-    LearnerOptions,
-    ObjectiveOptions,
-)
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import (
     REDUCTIONS,
     loss_terms,

@@ -14,13 +14,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.algorithms.critics.options import CriticOptions
-from llm_decpomdp.algorithms.learning.learner_options import (
+from llm_decpomdp.algorithms.learning.feature_options import (
     ImportanceSamplingOptions,
     KLOptions,
-    LearnerOptions,
     ObjectiveOptions,
     TruncationOptions,
 )
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.benchmarks.config.legacy import renamed
