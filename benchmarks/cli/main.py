@@ -6,41 +6,39 @@ imported by the command that is run, so that help and completion are fast.
 
 from __future__ import annotations
 
-import functools
-import inspect
-import logging
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
 from typer import Option
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from llm_decpomdp import __version__
-from llm_decpomdp.benchmarks.cli import bench, check, evaluate, play, publish, results, serve, train
-from llm_decpomdp.benchmarks.cli.console import (
-    PROGRAM,
-    exit_codes,
-    json_on_stdout,
-    prepare_process,
+from llm_decpomdp.benchmarks.cli import (
+    bench,
+    check,
+    demo,
+    evaluate,
+    play,
+    publish,
+    results,
+    serve,
+    train,
 )
-
-JSON = Annotated[
-    bool, Option("--json", help="The result as JSON on stdout; text for people goes to stderr.")
-]
-QUIET = Annotated[
-    bool, Option("--quiet", help="No progress, and no log lines but warnings and errors.")
-]
+from llm_decpomdp.benchmarks.cli.command_line import (
+    Command,
+    CommandGroup,
+    CommandLine,
+    with_output_options,
+)
+from llm_decpomdp.benchmarks.cli.console import PROGRAM, exit_codes
 
 Functions = Mapping[Callable[..., None], str | None]
 """Functions of commands, and the last lines of their help."""
 
 COMMANDS: Mapping[str, Functions] = {
     "Start": {
-        train.demo: "Example: llm-decpomdp demo",
+        demo.demo: "Example: llm-decpomdp demo",
         play.play: "Example: llm-decpomdp play bugfix-v0 --policy gold",
         check.list_: None,
         check.doctor: None,
@@ -103,91 +101,10 @@ WITH_MODELS = {
 
 WITH_RESULTS = (
     *(check.list_, check.doctor, check.env, check.data, check.rewards),
-    *(train.demo, train.train_, publish.reward_model, evaluate.eval_, bench.plan, bench.bench),
+    *(demo.demo, train.train_, publish.reward_model, evaluate.eval_, bench.plan, bench.bench),
     *(results.credit, results.crossplay, results.partners, results.necessity),
     *(results.report, publish.export, publish.demonstrations, publish.publish),
 )
-
-
-class WithoutTypes:
-    """A command whose help shows metavars, and types only for options that take a value and have none."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters; flags take no value, and the metavars of arguments describe them."""
-        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for parameter in parameters:
-            if isinstance(parameter, TyperOption) and parameter.is_flag:
-                parameter.metavar = ""
-            elif isinstance(parameter, TyperArgument):
-                parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
-        return parameters
-
-
-class Command(WithoutTypes, TyperCommand):
-    """A command of one or two words."""
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the parts of the usage line, required arguments without braces."""
-        return [
-            piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
-        ]
-
-
-class CommandGroup(WithoutTypes, TyperGroup):
-    """The commands that share a first word."""
-
-
-class CommandLine(CommandGroup):
-    """All commands, each run with log lines and with exit codes for expected failures."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command that was named."""
-        # Not at import: tests and notebooks import the commands and have their own logging.
-        prepare_process()
-        with exit_codes():
-            return super().invoke(ctx)
-
-
-class _NoTerminal:
-    """A stream that is no terminal, so that nothing draws progress on it."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def isatty(self) -> bool:
-        """Return False."""
-        return False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def with_output_options(function: Callable[..., None], *, has_result: bool) -> Callable[..., None]:
-    """Return the function of a command with the parameters `quiet` and, if it has a result, `json`."""
-
-    @functools.wraps(function)
-    def run(*arguments: Any, quiet: bool, as_json: bool = False, **options: Any) -> None:
-        if quiet:
-            logging.getLogger("llm_decpomdp").setLevel(logging.WARNING)
-            if sys.stderr.isatty():
-                sys.stderr = _NoTerminal(sys.stderr)
-            os.environ["TQDM_DISABLE"] = "1"  # of libraries, which draw without a terminal too
-        with json_on_stdout(quiet) if as_json else nullcontext():
-            function(*arguments, **options)
-
-    flags = {"as_json": JSON, "quiet": QUIET} if has_result else {"quiet": QUIET}
-    signature = inspect.signature(function, eval_str=True)
-    parameters = [
-        *signature.parameters.values(),
-        *(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=of)
-            for name, of in flags.items()
-        ),
-    ]
-    # Typer reads the parameters of a command from both.
-    run.__dict__["__signature__"] = signature.replace(parameters=parameters)
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
 
 
 # Typer's own tracebacks may print local values, such as keys of servers.
