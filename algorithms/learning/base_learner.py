@@ -21,11 +21,7 @@ from llm_decpomdp.algorithms.learning import shards
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.policy import (
-    Team,
-    TrainablePolicy,
-    distinct_policies,
-)
+from llm_decpomdp.policy import Team, TrainablePolicy, distinct_policies
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.critics.critic import Critic

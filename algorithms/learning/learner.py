@@ -93,9 +93,9 @@ class Learner(BaseLearner):
             self._limits = {a: token_limit(a, p, overlong) for a, p in self._agents.items()}
         self._uses_reference = algorithm.needs_reference(options)
         if self._uses_reference:
-            by_option = bool(options.kl.coefficient)
             from llm_decpomdp.algorithms.learning.kl import keep_references
 
+            by_option = bool(options.kl.coefficient)
             self.references = keep_references(
                 self.policies,
                 "kl.coefficient" if by_option else algorithm.name,

@@ -25,8 +25,8 @@ from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTest, find_baseline
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
+from llm_decpomdp.benchmarks.runs import initial_team
 from llm_decpomdp.benchmarks.runs import train as run
-from llm_decpomdp.benchmarks.runs.initial_team import train_initial_team
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.suites.job import DONE, FAILED, Job, read_job
 from llm_decpomdp.benchmarks.suites.suite import UNTRAINED
@@ -118,7 +118,7 @@ def train(job: Job) -> None:
             if job.initial_team is None:
                 run.train(config, job.arm.name)
             else:
-                train_initial_team(job.initial_team, config, job.arm.name)
+                initial_team.train_initial_team(job.initial_team, config, job.arm.name)
     # Checkpoints are large, and the final team is all that is measured.
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
 
