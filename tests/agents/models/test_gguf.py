@@ -11,7 +11,7 @@ import pytest
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.loading import PolicySpec, load_policy, load_team
-from llm_decpomdp.agents.models import local_models
+from llm_decpomdp.agents.models import gguf as gguf_files
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
 
 gguf = pytest.importorskip("gguf")
@@ -123,6 +123,6 @@ def test_a_file_without_some_weights_is_refused_by_their_names(tmp_path: Path, c
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(tmp_path / "tiny.gguf")
-    monkeypatch.setattr(local_models, "find_spec", lambda name: None)
+    monkeypatch.setattr(gguf_files, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="needs the package 'gguf': pip install gguf"):
         load_policy(file)
