@@ -23,15 +23,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.schema import (
-    KEYS,
-    OPTIONAL,
-    OWNERS,
-    SECTIONS,
-    SWITCHES,
-    Config,
-    value_of,
-)
+from llm_decpomdp.benchmarks.config.keys import KEYS, OPTIONAL, OWNERS, SECTIONS, SWITCHES, value_of
+from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.options import former_names
 from llm_decpomdp.validation import LISTED, unknown
 
@@ -107,6 +100,19 @@ VALUES = {
 
 DATASET_KEYS = ("dataset.type", "dataset.name")
 """Keys that name the data; the first that is set counts."""
+
+DATA = ("he", "che", "mbpp", "classeval", "bugfix", "tldr", "arxiv")
+
+OTHER_NAMES: dict[str, str] = {}
+"""Aliases of files, and the names that they stand for."""
+for _name in ("grpo", "magrpo"):
+    OTHER_NAMES |= {f"{_name}_mt_{data}_config": f"mt_{_name}_{data}_config" for data in DATA}
+    OTHER_NAMES[f"{_name}_mbpp_config.2026-01"] = f"mt_{_name}_mbpp_config"
+    for _data in ("classeval", "bugfix"):  # their plain configurations play several turns already
+        OTHER_NAMES[f"mt_{_name}_{_data}_config"] = f"{_name}_{_data}_config"
+
+ERAS = {"LLM_Collaboration_with_MARL/configs": "", "experiments/configs": ".2025-08"}
+"""Folders of configurations elsewhere, and the ending of the names of those that differed at that time."""
 
 LISTING = "docs/configuration.md lists all"
 

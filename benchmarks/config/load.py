@@ -22,45 +22,31 @@ from llm_decpomdp.benchmarks.config.inputs import (
     make_paths_absolute,
     parse_overrides,
 )
+from llm_decpomdp.benchmarks.config.keys import (
+    KEYS,
+    OPTIONAL,
+    OWNERS,
+    SECTIONS,
+    flatten,
+    holds_text,
+    type_of,
+)
 from llm_decpomdp.benchmarks.config.legacy import (
     ALGORITHM_SECTIONS,
+    ERAS,
     OLDER_DEFAULTS,
+    OTHER_NAMES,
     VALUES,
     canonical,
     renamed,
 )
 from llm_decpomdp.benchmarks.config.plugins import require_origins
-from llm_decpomdp.benchmarks.config.schema import (
-    KEYS,
-    OPTIONAL,
-    OWNERS,
-    SECTIONS,
-    SIZES,
-    Config,
-    EnvConfig,
-    ScheduleConfig,
-    flatten,
-    holds_text,
-    type_of,
-)
+from llm_decpomdp.benchmarks.config.schema import SIZES, Config, EnvConfig, ScheduleConfig
 from llm_decpomdp.options import from_text
 from llm_decpomdp.registry import defaults as arguments_of
 from llm_decpomdp.validation import unknown
 
 FOLDER = Path(__file__).parents[1] / "configs"
-
-DATA = ("he", "che", "mbpp", "classeval", "bugfix", "tldr", "arxiv")
-
-OTHER_NAMES: dict[str, str] = {}
-"""Aliases of files, and the names that they stand for."""
-for _name in ("grpo", "magrpo"):
-    OTHER_NAMES |= {f"{_name}_mt_{data}_config": f"mt_{_name}_{data}_config" for data in DATA}
-    OTHER_NAMES[f"{_name}_mbpp_config.2026-01"] = f"mt_{_name}_mbpp_config"
-    for _data in ("classeval", "bugfix"):  # their plain configurations play several turns already
-        OTHER_NAMES[f"mt_{_name}_{_data}_config"] = f"{_name}_{_data}_config"
-
-ERAS = {"LLM_Collaboration_with_MARL/configs": "", "experiments/configs": ".2025-08"}
-"""Folders of configurations elsewhere, and the ending of the names of those that differed at that time."""
 
 ASKS_OUTSIDE = "expert_edits"
 """Mode whose prompts another model writes."""

@@ -17,7 +17,8 @@ from llm_decpomdp.algorithms import (
 )
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
-from llm_decpomdp.benchmarks.config.schema import FIELDS, Config, ModelConfig
+from llm_decpomdp.benchmarks.config.keys import FIELDS
+from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
 from llm_decpomdp.benchmarks.runs import setup_checks as checks
 from llm_decpomdp.benchmarks.runs.data import Manifest, check_tasks, pin_commit, same_source
 from llm_decpomdp.env import DecPOMDPEnv

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from llm_decpomdp.benchmarks.config.keys import value_of
 from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.schema import Config, value_of
+from llm_decpomdp.benchmarks.config.schema import Config
 
 
 def require(config: Config, promised: str) -> None:

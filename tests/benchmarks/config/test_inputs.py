@@ -11,10 +11,9 @@ import yaml
 from llm_decpomdp.algorithms.learning.feature_options import KLOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import Whole, parse_overrides
+from llm_decpomdp.benchmarks.config.legacy import DATA, OTHER_NAMES
 from llm_decpomdp.benchmarks.config.load import (
-    DATA,
     FOLDER,
-    OTHER_NAMES,
     description,
     find_config,
     read_config,
