@@ -10,15 +10,9 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, cast
 
+from llm_decpomdp.dialogue import CHAT, reads_history
 from llm_decpomdp.options import Options, option
-from llm_decpomdp.policy import (
-    CHAT,
-    Completion,
-    Policy,
-    Seedable,
-    policy_attribute,
-    reads_history,
-)
+from llm_decpomdp.policy import Completion, Policy, Seedable, policy_attribute
 from llm_decpomdp.seeding import stream
 
 

@@ -23,15 +23,13 @@ from llm_decpomdp.interfaces import (
     TaskSet,
     Turn,
     Verdict,
-    agents_to_act,
     check_prompts,
-    describe_reward,
     evaluate_reward,
     next_prompts,
-    present_agents,
 )
-from llm_decpomdp.rendering import print_turn, transcript
+from llm_decpomdp.rendering import describe_reward, print_turn, transcript
 from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.turn_taking import agents_to_act, present_agents
 from llm_decpomdp.utils.text import visible, warn
 from llm_decpomdp.validation import check_flags, check_whole, unknown
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import unknown
 
@@ -31,6 +32,9 @@ GROUP = "llm_decpomdp"
 
 KINDS = ("environment", "algorithm", "policy", "reward", "mode", "tracker", "baseline")
 """Kinds of extensions."""
+
+PARTS = {"reward": ("components",), "mode": ("info_keys", "first", "secrets")}
+"""Parts of an environment that can be replaced, and the attributes of each besides `__call__`."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,25 @@ def only(kind: str, name: str, built_in: Iterable[str] = ()) -> Plugin:
         rivals = " and ".join(f"{plugin.origin} ({plugin.full_name})" for plugin in matches)
         raise KeyError(f"the {kind} {name!r} is announced by {rivals}: name one by its path")
     return matches[0]
+
+
+def replace_part(env: Any, kind: str, name: str) -> None:
+    """Replace the `reward` or the `mode` of an environment by the result of an extension's function.
+
+    Raises:
+        ImportError, KeyError: As `find`.
+        TypeError: If the environment has no such part, or the function returns something else.
+    """
+    if not isinstance(env, DecPOMDPEnv):
+        raise TypeError(f"{type(env).__name__} has no parts, so no {kind} {name!r} can replace one")
+    part = find(kind, name)(getattr(env, kind))
+    lacking = [attribute for attribute in PARTS[kind] if not hasattr(part, attribute)]
+    if lacking or not callable(part):
+        raise TypeError(
+            f"{kind} {name!r}: the function returned a {type(part).__name__}, which is no {kind}: it lacks "
+            f"{', '.join(lacking) or '__call__'} (llm_decpomdp/interfaces.py)"
+        )
+    setattr(env, kind, part)
 
 
 def import_by_name(module: str, id: str) -> ModuleType:

@@ -20,12 +20,15 @@ import pettingzoo
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import MODES
-from llm_decpomdp.plugins import entry_point_plugins, find, import_by_name, is_added, only
+from llm_decpomdp.plugins import (
+    entry_point_plugins,
+    import_by_name,
+    is_added,
+    only,
+    replace_part,
+)
 from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import unknown
-
-PARTS = {"reward": ("components",), "mode": ("info_keys", "first", "secrets")}
-"""Parts of an environment that can be replaced, and the attributes of each besides `__call__`."""
 
 WRAPPERS = {
     "centralized": "llm_decpomdp.wrappers.centralized:centralize",
@@ -235,25 +238,6 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
         module, _, function = WRAPPERS[key].partition(":")
         env = getattr(importlib.import_module(module), function)(env, value)
     return env
-
-
-def replace_part(env: Any, kind: str, name: str) -> None:
-    """Replace the `reward` or the `mode` of an environment by the result of an extension's function.
-
-    Raises:
-        ImportError, KeyError: As `plugins.find`.
-        TypeError: If the environment has no such part, or the function returns something else.
-    """
-    if not isinstance(env, DecPOMDPEnv):
-        raise TypeError(f"{type(env).__name__} has no parts, so no {kind} {name!r} can replace one")
-    part = find(kind, name)(getattr(env, kind))
-    lacking = [attribute for attribute in PARTS[kind] if not hasattr(part, attribute)]
-    if lacking or not callable(part):
-        raise TypeError(
-            f"{kind} {name!r}: the function returned a {type(part).__name__}, which is no {kind}: it lacks "
-            f"{', '.join(lacking) or '__call__'} (llm_decpomdp/interfaces.py)"
-        )
-    setattr(env, kind, part)
 
 
 def description(id: str) -> str:

@@ -1,10 +1,12 @@
-"""An episode as text for people and central critics."""
+"""An episode as text for people and central critics, and a reward as data for reports."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.interfaces import Reward, Verdict
+from llm_decpomdp.interfaces import Component, Reward, Verdict
 from llm_decpomdp.utils.text import plain
 
 if TYPE_CHECKING:
@@ -73,3 +75,19 @@ def notes(reward: Reward, verdict: Verdict) -> list[str]:
     """Return the lines of the transcript that a reward has for the details of a verdict."""
     describe = getattr(reward, "notes", None)
     return [] if describe is None else list(describe(verdict.details))
+
+
+def describe_reward(reward: Reward) -> dict[str, Any]:
+    """Describe a reward by JSON-able data.
+
+    Returns:
+        `maximum`, the most that a turn can earn, or `None` where that is not known, and `components`: for each
+        name the fields of its `Component`, with an empty text where the reward has none. `cumulative` is true
+        where the points of an episode sum to its score, and else missing.
+    """
+    texts = reward.components if isinstance(reward.components, Mapping) else {}
+    return {
+        "maximum": getattr(reward, "maximum", None),
+        "components": {name: asdict(texts.get(name, Component())) for name in reward.components},
+        **({"cumulative": True} if getattr(reward, "cumulative", False) else {}),
+    }

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.interfaces import Component, describe_reward
+from llm_decpomdp.interfaces import Component
 from llm_decpomdp.registry import accepts_argument, description, registered_ids, spec
+from llm_decpomdp.rendering import describe_reward
 
 GOLD = {
     "humaneval-v0": {"num_agents": 1},

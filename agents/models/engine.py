@@ -5,20 +5,16 @@ Policies with different adapters share the frozen base model and are sampled in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
-from peft.helpers import disable_input_dtype_casting
 from torch import Tensor
-from transformers.modeling_layers import GradientCheckpointingLayer
 
-from llm_decpomdp.agents.inference.compiled import CompiledLayers
 from llm_decpomdp.agents.inference.continuous import sample_continuously
 from llm_decpomdp.agents.inference.decoding import attention_span, decoding
-from llm_decpomdp.agents.inference.fused import fused_adapters, fused_kernels
 from llm_decpomdp.agents.inference.log_probs import (
     PromptRows,
     log_probs_of_prompts,
@@ -37,6 +33,7 @@ from llm_decpomdp.agents.inference.sampler import (
     sample_static,
 )
 from llm_decpomdp.agents.inference.stop_strings import TokenDecoder, stop_length
+from llm_decpomdp.agents.models.adapted_model import AdaptedModel
 from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.methods import (
     SamplingMethod,
@@ -49,11 +46,11 @@ from llm_decpomdp.agents.models.methods import (
     warn_of_padding,
 )
 from llm_decpomdp.agents.models.prompting import end_id, end_ids
-from llm_decpomdp.agents.models.weights import resolve_compute_dtype, round_weights, weights_as
+from llm_decpomdp.agents.models.weights import round_weights
 from llm_decpomdp.policy import SKIPPED, Completion
 
 
-class ModelEngine:
+class ModelEngine(AdaptedModel):
     """Samples tokens from a causal language model, and computes the log-probabilities of tokens.
 
     Args:
@@ -81,11 +78,15 @@ class ModelEngine:
         fused_kernels: bool = False,
         compile: bool = False,
     ) -> None:
-        # Dropout would make the learner's distribution differ from the sampler's.
-        self.model = model.eval()
+        super().__init__(
+            model,
+            compute_dtype=compute_dtype,
+            gradient_checkpointing=gradient_checkpointing,
+            fused_kernels=fused_kernels,
+            compile=compile,
+        )
         self.tokenizer = tokenizer
         self.text = TokenDecoder(tokenizer)
-        self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
         self.end_ids = end_ids(model, tokenizer)
         """All tokens that end a completion."""
         self.end_id = end_id(tokenizer, self.end_ids)
@@ -101,29 +102,18 @@ class ModelEngine:
         self._prefixes: PrefixCache | None = None
         self._continued: set[str | None] = set()  # adapters whose samples from a prefix agree
         self._packs: bool | None = None  # unknown until the first use
-        self._fuses = fused_kernels  # after the first use, whether the model agrees with them
-        self._compiled = CompiledLayers(model, fused_kernels) if compile else None
-        self._learns_compiled = compile  # after the first use, whether the model agrees with them
         self._score_unpacked: ScoringMethod = padded_log_probs  # known with `_packs`
-        self._in_kernels = False  # whether the present pass is one of `_kernels`
         self._span = attention_span(model.config)
         self._warned_of_span = False
         self.remote: Remote | None = None
         """The sampler that replaces the model here, if set."""
         self.sample_in_flight: Callable[..., list[SampledRow]] | None = None
         """Samples while newer weights replace the model's own, if set (`in_flight.use_newer_weights`)."""
-        if gradient_checkpointing:
-            self._enable_checkpointing()
 
     @property
     def is_remote(self) -> bool:
         """True if a sampler in another process replaces the model here."""
         return self.remote is not None
-
-    @property
-    def adapter(self) -> str | None:
-        """The active adapter, or none if the model has no adapters."""
-        return self.model.active_adapter if hasattr(self.model, "peft_config") else None
 
     def generate(
         self, requests: Sequence[tuple[Any, str]], num_samples: int = 1
@@ -341,99 +331,8 @@ class ModelEngine:
     def finish_sampling(self) -> None:
         """Wait until all processes have sampled with shards (`sharded.py`); here there are none."""
 
-    def replace_weights(self, others: Mapping[str, Tensor]) -> AbstractContextManager[None]:
-        """Compute with other weights, by name, in place of the model's own."""
-        return weights_as(self.model, lambda name, weight: others.get(name, weight))
-
     def features(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Return the mean of the last hidden states over the tokens of each row, (B, d), float32."""
         learning = self._checkpointing() if torch.is_grad_enabled() else nullcontext()
         with self._computing(), learning:
             return hidden_means(self.model, rows, self._span)
-
-    def _computing(self) -> AbstractContextManager[Any]:
-        enabled = self.compute_dtype == torch.bfloat16
-        return torch.autocast(self.model.device.type, torch.bfloat16, enabled=enabled)
-
-    def activate(self, adapter: str | None) -> None:
-        """Compute with this adapter alone; `requires_grad` of all weights stays."""
-        if adapter is not None and adapter != self.adapter:
-            with self._requires_grad_restored():
-                self.model.set_adapter(adapter)
-
-    def add_adapter(self, name: str, config: Any) -> None:
-        """Add an adapter; the active adapter and `requires_grad` of all weights stay."""
-        with self._requires_grad_restored():
-            self.model.add_adapter(name, config)
-
-    @contextmanager
-    def disable_adapters(self) -> Iterator[None]:
-        """Compute with the model below all adapters."""
-        with self._requires_grad_restored(), self.model.disable_adapter():
-            yield
-
-    @contextmanager
-    def _requires_grad_restored(self) -> Iterator[None]:
-        # peft sets `requires_grad` of all adapters when another one becomes active.
-        before = [(weight, weight.requires_grad) for weight in self.model.parameters()]
-        try:
-            yield
-        finally:
-            for weight, requires_grad in before:
-                weight.requires_grad_(requires_grad)
-
-    def _enable_checkpointing(self) -> None:
-        config = self.model.config.get_text_config().to_dict()
-        for name, value in config.items():
-            if ("dropout" in name or name.endswith("pdrop")) and value:
-                raise ValueError(
-                    f"activations cannot be computed twice with dropout: {name} is {value}; "
-                    "set it to 0 in the model's config"
-                )
-        self.model.activation_checkpointing_enable(
-            {"use_reentrant": False, "preserve_rng_state": False, "context_fn": self._recomputing}
-        )
-
-    @contextmanager
-    def _kernels(self) -> Iterator[None]:
-        """Choose the kernels of a learner's pass."""
-        before, self._in_kernels = self._in_kernels, True
-        with ExitStack() as stack:
-            stack.callback(setattr, self, "_in_kernels", before)
-            if hasattr(self.model, "peft_config"):
-                # Autocast rounds the weights of adapters to the format of their input, so it needs no cast.
-                casts = self.compute_dtype == torch.float32
-                stack.enter_context(disable_input_dtype_casting(self.model, active=not casts))
-            if self._fuses:
-                stack.enter_context(fused_kernels(self.model))
-            if self._compiled is not None and self._learns_compiled:
-                if not self._fuses:
-                    # The layers of peft depend on the name of the adapter.
-                    stack.enter_context(fused_adapters(self.model))
-                stack.enter_context(self._compiled)
-            yield
-
-    def _recomputing(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        """Return contexts of a layer's first pass and of its second, with the adapter and kernels of the first."""
-        return nullcontext(), self._repeat(self.adapter, self._in_kernels)
-
-    @contextmanager
-    def _repeat(self, adapter: str | None, in_kernels: bool) -> Iterator[None]:
-        self.activate(adapter)
-        with self._kernels() if in_kernels else nullcontext():
-            yield
-
-    @contextmanager
-    def _checkpointing(self) -> Iterator[None]:
-        # Only layers in training mode compute activations twice; the modules in them stay in evaluation mode.
-        kind = GradientCheckpointingLayer
-        layers = [
-            m for m in self.model.modules() if isinstance(m, kind) and m.gradient_checkpointing
-        ]
-        try:
-            for layer in layers:
-                layer.training = True
-            yield
-        finally:
-            for layer in layers:
-                layer.training = False

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
-from llm_decpomdp.policy import Completion, to_messages
+from llm_decpomdp.dialogue import to_messages
+from llm_decpomdp.policy import Completion
 
 Reduction = Callable[[Tensor, Tensor, float | None], Tensor]
 """From terms (G, T), mask (G, T) and a number of tokens, which some reductions ignore, to a scalar."""

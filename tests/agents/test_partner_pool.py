@@ -13,7 +13,8 @@ from llm_decpomdp.agents.partner_pool import PartnerOptions, PartnerPool
 from llm_decpomdp.agents.scripted import Constant, RandomText
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import sample_groups
-from llm_decpomdp.policy import Policy, reads_history
+from llm_decpomdp.dialogue import reads_history
+from llm_decpomdp.policy import Policy
 
 NAMES = ("a", "b", "c")
 

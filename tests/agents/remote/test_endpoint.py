@@ -13,17 +13,8 @@ pytest.importorskip("openai")
 
 from llm_decpomdp.agents.remote import endpoint
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
-from llm_decpomdp.policy import (
-    REFUSAL,
-    Completion,
-    Dialogue,
-    DialogueTurn,
-    Policy,
-    Seedable,
-    TrainablePolicy,
-    Usage,
-    reads_history,
-)
+from llm_decpomdp.dialogue import Dialogue, DialogueTurn, reads_history
+from llm_decpomdp.policy import REFUSAL, Completion, Policy, Seedable, TrainablePolicy, Usage
 from tests.chat_server import ChatServer
 from tests.support.processes import python
 

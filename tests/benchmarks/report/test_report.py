@@ -17,8 +17,8 @@ from llm_decpomdp.benchmarks.report.page import prose
 from llm_decpomdp.benchmarks.report.training import answer_times
 from llm_decpomdp.benchmarks.runs.results import pairs, read_results
 from llm_decpomdp.envs.coding.reward import COMPONENTS
-from llm_decpomdp.interfaces import describe_reward
 from llm_decpomdp.registry import make
+from llm_decpomdp.rendering import describe_reward
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, read_json_lines
 from tests.benchmarks.report_runs import (
     DATA,
