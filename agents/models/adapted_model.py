@@ -86,6 +86,7 @@ class AdaptedModel:
         return weights_as(self.model, lambda name, weight: others.get(name, weight))
 
     def _computing(self) -> AbstractContextManager[Any]:
+        """Compute in `compute_dtype`: under autocast in bfloat16."""
         enabled = self.compute_dtype == torch.bfloat16
         return torch.autocast(self.model.device.type, torch.bfloat16, enabled=enabled)
 
@@ -132,6 +133,7 @@ class AdaptedModel:
 
     @contextmanager
     def _checkpointing(self) -> Iterator[None]:
+        """Compute activations twice, if that is enabled."""
         # Only layers in training mode compute activations twice; the modules in them stay in evaluation mode.
         kind = GradientCheckpointingLayer
         layers = [

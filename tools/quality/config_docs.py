@@ -201,13 +201,13 @@ def _spellings() -> str:
 
 def _names() -> str:
     aliases: dict[str, list[str]] = {name: [] for name in load.shipped()}
-    for name in load.OTHER_NAMES:
+    for name in legacy.OTHER_NAMES:
         aliases[load.find_config(name).stem].append(f"`{name}`")
     rows = (
         (f"`{name}`", ", ".join(aliases[name]), load.description(path))
         for name, path in load.shipped().items()
     )
-    folders = (f"`{folder}/NAME.yaml` means `NAME{era}`" for folder, era in load.ERAS.items())
+    folders = (f"`{folder}/NAME.yaml` means `NAME{era}`" for folder, era in legacy.ERAS.items())
     fallback = (
         f"Where there are no such files, {', and '.join(folders)} if there is one, else `NAME`."
     )
