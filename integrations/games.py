@@ -15,10 +15,9 @@ from typing_extensions import Self
 
 from llm_decpomdp.branching import branch, branches_in_threads
 from llm_decpomdp.dialogue import Dialogue, DialogueTurn, turns_after
-from llm_decpomdp.env import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH
 from llm_decpomdp.policy import Policy, policy_attribute
 from llm_decpomdp.registry import make
-from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.spaces import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH, UnicodeText
 
 MAX_THREADS = 16
 """Maximum number of concurrent steps: a step may wait for a sandbox."""

@@ -9,9 +9,9 @@ from typing import Any
 import reasoning_gym
 from reasoning_gym.utils import extract_answer
 
-from llm_decpomdp.env import requested_task
 from llm_decpomdp.integrations.games import TextGame
 from llm_decpomdp.oracle import Oracle, answers
+from llm_decpomdp.spaces import requested_task
 from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, from_single_agent
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import textarena
 from typing_extensions import Self
 
-from llm_decpomdp.env import requested_task
 from llm_decpomdp.integrations.games import TextGame
+from llm_decpomdp.spaces import requested_task
 from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, from_single_agent
 
 _GLOBAL_GENERATORS = threading.Lock()

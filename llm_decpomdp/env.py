@@ -28,16 +28,16 @@ from llm_decpomdp.interfaces import (
     next_prompts,
 )
 from llm_decpomdp.rendering import describe_reward, print_turn, transcript
-from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.spaces import (
+    MAX_ACTION_LENGTH,
+    MAX_OBSERVATION_LENGTH,
+    UnicodeText,
+    read_actions,
+    requested_task,
+)
 from llm_decpomdp.turn_taking import agents_to_act, present_agents
 from llm_decpomdp.utils.text import visible, warn
 from llm_decpomdp.validation import check_flags, check_whole, unknown
-
-MAX_ACTION_LENGTH = 100_000
-"""Longest completion that is read, in code points; the rest is cut off."""
-
-MAX_OBSERVATION_LENGTH = 1_000_000
-"""Bound of a prompt in code points: a problem, a previous response and bounded feedback fit with room to spare."""
 
 MAX_STATE_LENGTH = 100_000_000
 
@@ -401,50 +401,3 @@ def _generator(state: Any) -> np.random.Generator:
     bits = np.random.PCG64(0)
     bits.state = state
     return np.random.Generator(bits)
-
-
-def requested_task(options: object) -> object:
-    """Return the `task_id` of the options of `reset`; `None` if they choose no task.
-
-    Raises:
-        TypeError: If the options are no mapping.
-        KeyError: If there is another key.
-    """
-    if options is None:
-        return None
-    if not isinstance(options, Mapping):
-        raise TypeError(f"options must be a mapping such as {{'task_id': ...}}, got {options!r}")
-    for key in options:
-        # PettingZoo's API tests pass `options={"options": 1}`.
-        if key not in ("task_id", "options"):
-            raise KeyError(unknown("option of reset", key, ["task_id"]))
-    return options.get("task_id")
-
-
-def read_actions(
-    actions: Mapping[str, str], agents: Sequence[str], waiting: Collection[str] = ()
-) -> dict[str, str]:
-    """Return the completions of the acting `agents`, cut to `MAX_ACTION_LENGTH` and without lone surrogates.
-
-    Raises:
-        KeyError: If an agent's action is missing, or an unknown agent acts.
-        TypeError: If the actions are no mapping, or an action is not a string.
-    """
-    if not isinstance(actions, Mapping):
-        raise TypeError(
-            f"actions must be a mapping such as {{{agents[0] if agents else 'agent'!r}: 'text'}}, with a text for "
-            f"each agent, got a {type(actions).__name__}: a list in their order is dict(zip(env.agents, actions))"
-        )
-    for agent in actions:
-        if agent not in agents and agent not in waiting:
-            raise KeyError(unknown("agent", agent, agents))
-    completions = {}
-    for agent in agents:
-        if agent not in actions:
-            raise KeyError(f"no action for agent {agent!r}; the agents {list(agents)} act now")
-        text = actions[agent]
-        if not isinstance(text, str):
-            raise TypeError(f"the action of {agent!r} must be a str, got {type(text).__name__}")
-        # Lone surrogates cannot be written to files or sent to workers: they become question marks.
-        completions[agent] = text[:MAX_ACTION_LENGTH].encode("utf-8", "replace").decode()
-    return completions

@@ -23,11 +23,10 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
     step_branches,
 )
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors, writing
-from llm_decpomdp.benchmarks.config.load import ASKS_OUTSIDE, asks_outside
 from llm_decpomdp.benchmarks.evaluation.baselines import TALKING, find_baseline_name
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
 from llm_decpomdp.benchmarks.runs.data import change_of_data, pin_commit
-from llm_decpomdp.benchmarks.runs.load_config import load_stored_config
+from llm_decpomdp.benchmarks.runs.load_config import ASKS_OUTSIDE, asks_outside, load_stored_config
 from llm_decpomdp.benchmarks.runs.results import Row, stored_rows, task_name
 from llm_decpomdp.benchmarks.runs.setup import load_envs
 from llm_decpomdp.branching import record

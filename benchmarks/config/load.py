@@ -48,17 +48,6 @@ from llm_decpomdp.validation import unknown
 
 FOLDER = Path(__file__).parents[1] / "configs"
 
-ASKS_OUTSIDE = "expert_edits"
-"""Mode whose prompts another model writes."""
-
-# Looking at a stored run must not need the key of the expert's server.
-NOBODY_ASKED = {
-    "external.mode": "plain",
-    "external.expert_model": None,
-    "external.expert_base_url": None,
-}
-
-
 logger = logging.getLogger(__name__)
 
 
@@ -128,7 +117,7 @@ def read_config(
         require_origins(manifest)
     base = {"algorithm.name": ScheduleConfig.name, **_rename_keys(defaults or {})}
     folder = folder or Path.cwd()
-    tree = _read_tree(path) if path else {}
+    tree = read_tree(path) if path else {}
     older = OLDER_DEFAULTS if ALGORITHM_SECTIONS.keys() & tree.keys() else {}
     file = make_paths_absolute(_translate(tree), _start_of_paths(path) if path else folder)
     items = parse_overrides(overrides, lambda key: holds_text(_rename_key(key)))
@@ -164,13 +153,8 @@ def _start_of_paths(path: Path) -> Path:
     return Path.cwd() if of_run else path.absolute().parent
 
 
-def asks_outside(path: Path) -> bool:
-    """Check whether another model wrote prompts of a run: those cannot be written again."""
-    external = _read_tree(path).get("external")
-    return isinstance(external, Mapping) and external.get("mode") == ASKS_OUTSIDE
-
-
-def _read_tree(path: Path) -> dict[str, Any]:
+def read_tree(path: Path) -> dict[str, Any]:
+    """Read a YAML file of sections."""
     tree = load_yaml(path)
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a mapping of sections, got a {type(tree).__name__}")

@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import raise_config_errors
-from llm_decpomdp.benchmarks.config.load import NOBODY_ASKED, asks_outside, read_config
+from llm_decpomdp.benchmarks.config.load import read_config, read_tree
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.setup import declare_run
+
+ASKS_OUTSIDE = "expert_edits"
+"""Mode whose prompts another model writes."""
+
+# Looking at a stored run must not need the key of the expert's server.
+NOBODY_ASKED = {
+    "external.mode": "plain",
+    "external.expert_model": None,
+    "external.expert_base_url": None,
+}
 
 
 def load_config(
@@ -26,6 +36,12 @@ def load_config(
 def load_stored_config(path: Path) -> Config:
     """Load the configuration of a run to look at its episodes: no expert is asked, and no key needed for one."""
     return load_config(path, flags=NOBODY_ASKED if asks_outside(path) else None)
+
+
+def asks_outside(path: Path) -> bool:
+    """Check whether another model wrote prompts of a run: those cannot be written again."""
+    external = read_tree(path).get("external")
+    return isinstance(external, Mapping) and external.get("mode") == ASKS_OUTSIDE
 
 
 def validate(config: Config) -> Config:

@@ -18,8 +18,13 @@ from gymnasium.utils import seeding
 from openenv.core import GenericEnvClient
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp.env import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH, read_actions, requested_task
-from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.spaces import (
+    MAX_ACTION_LENGTH,
+    MAX_OBSERVATION_LENGTH,
+    UnicodeText,
+    read_actions,
+    requested_task,
+)
 
 
 class OpenEnvClient(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types

@@ -21,10 +21,10 @@ from openenv.core.env_server.types import Action, ConcurrencyConfig, Observation
 from pydantic import Field
 
 from llm_decpomdp.branching import branch, branches_in_threads, require_simultaneous
-from llm_decpomdp.env import MAX_ACTION_LENGTH, requested_task
 from llm_decpomdp.integrations.openenv.guard import Guard
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.registry import make
+from llm_decpomdp.spaces import MAX_ACTION_LENGTH, requested_task
 from llm_decpomdp.wrappers.single_agent_view import single_agent_view
 
 MAX_NAME = 255

@@ -22,13 +22,12 @@ from gymnasium.utils import seeding
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from llm_decpomdp.branching import Restorable, branch
-from llm_decpomdp.env import read_actions
 from llm_decpomdp.interfaces import Episode
 from llm_decpomdp.options import Options, names, option
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.spaces import UnicodeText, read_actions
 from llm_decpomdp.utils.text import visible
 from llm_decpomdp.validation import unknown
 from llm_decpomdp.wrappers.turn_order import unpaid_infos

@@ -15,9 +15,14 @@ from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp.branching import branch
-from llm_decpomdp.env import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH, read_actions, requested_task
 from llm_decpomdp.oracle import Oracle, answers
-from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.spaces import (
+    MAX_ACTION_LENGTH,
+    MAX_OBSERVATION_LENGTH,
+    UnicodeText,
+    read_actions,
+    requested_task,
+)
 
 Step = tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]
 

@@ -23,11 +23,10 @@ from gymnasium.error import ResetNeeded
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from llm_decpomdp.branching import Restorable, branch, is_turn_based, message_turns
-from llm_decpomdp.env import read_actions
 from llm_decpomdp.interfaces import Episode
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.rendering import print_turn
-from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp.spaces import UnicodeText, read_actions
 from llm_decpomdp.utils.text import visible
 from llm_decpomdp.validation import unknown
 

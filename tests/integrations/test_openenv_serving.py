@@ -21,9 +21,9 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp import make
 from llm_decpomdp.agents import Constant
-from llm_decpomdp.env import MAX_ACTION_LENGTH
 from llm_decpomdp.integrations import openenv as adapter
 from llm_decpomdp.integrations.openenv import guard
+from llm_decpomdp.spaces import MAX_ACTION_LENGTH
 from tests.foreign_envs import Rendezvous
 from tests.support.processes import ROOT
 
