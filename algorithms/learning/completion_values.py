@@ -1,7 +1,7 @@
 """Values of completions that are not their mean returns: other averages over partners, and penalties for length.
 
 `group_advantages` calls `aggregate` with a `joint_aggregation` other than `mean`, and `length_penalties` with
-`truncation.mode=penalise`. `check_credit` checks that rollouts have the joint samples that such options need.
+`truncation.mode=penalise`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from llm_decpomdp.algorithms.learning.advantages import Returns
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.options import refuse_changes
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.policy import Completion, Policy, policy_attribute
 
 
@@ -88,22 +86,3 @@ def token_limit(agent: str, policy: Policy, overlong: int) -> int:
             "completion would be penalized; lower it"
         )
     return limit
-
-
-def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
-    """Raise a `ValueError` if updates want joint samples that the rollouts do not have."""
-    single = rollouts.joint_mode != "cross" and rollouts.num_partners == 1
-    if single:
-        remedy = (
-            "set joint_mode=cross, or joint_mode=common with num_partners of 2 or more, or drop it"
-        )
-        single_choice = f"joint_mode={rollouts.joint_mode} and one choice of partners"
-        refuse_changes(updates, ["joint_aggregation.name"], single_choice, remedy)
-    if rollouts.mode != "episodes":
-        remedy = "set rollout.mode=episodes, or drop it"
-        refuse_changes(updates, ["step_advantage_weight"], f"rollout.mode={rollouts.mode}", remedy)
-    if updates.critic.exists:
-        # Imported here, because critics are optional.
-        from llm_decpomdp.algorithms.critics.options import check_critic_rollouts
-
-        check_critic_rollouts(updates, rollouts)

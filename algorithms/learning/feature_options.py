@@ -1,13 +1,18 @@
 """Options of features of updates that are off by default: several steps, corrections, KL, truncation, partners.
 
 The modules of the features read them. They are declared here because configurations read them without torch.
+`check_credit` checks that rollouts have the joint samples that such options need.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from llm_decpomdp.options import Options, option
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.options import Options, option, refuse_changes
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 
 CLIP_RANGES = {"ppo": (0.2, 0.2), "dapo": (0.2, 0.28), "gspo": (3e-4, 4e-4), "cispo": (1.0, 4.0)}
 """Objectives, and the distances below and above 1 at which each clips ratios unless it is told: those of their
@@ -130,3 +135,22 @@ class AggregationOptions(Options):
         super().__post_init__()
         if self.name == "quantile" and self.quantile is None:
             raise ValueError("name=quantile and a quantile need each other: set it")
+
+
+def check_credit(rollouts: RolloutOptions, updates: UpdateOptions) -> None:
+    """Raise a `ValueError` if updates want joint samples that the rollouts do not have."""
+    single = rollouts.joint_mode != "cross" and rollouts.num_partners == 1
+    if single:
+        remedy = (
+            "set joint_mode=cross, or joint_mode=common with num_partners of 2 or more, or drop it"
+        )
+        single_choice = f"joint_mode={rollouts.joint_mode} and one choice of partners"
+        refuse_changes(updates, ["joint_aggregation.name"], single_choice, remedy)
+    if rollouts.mode != "episodes":
+        remedy = "set rollout.mode=episodes, or drop it"
+        refuse_changes(updates, ["step_advantage_weight"], f"rollout.mode={rollouts.mode}", remedy)
+    if updates.critic.exists:
+        # Imported here, because critics are optional.
+        from llm_decpomdp.algorithms.critics.options import check_critic_rollouts
+
+        check_critic_rollouts(updates, rollouts)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.algorithms import Algorithm, LearnerOptions
-from llm_decpomdp.algorithms.learning.completion_values import check_credit
+from llm_decpomdp.algorithms.learning.feature_options import check_credit
 from llm_decpomdp.algorithms.rollouts.checks import Cost, cost
 from llm_decpomdp.benchmarks.config.compiled import check_compiled
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -62,7 +62,8 @@ def check_team(config: Config, team: TeamSpec) -> None:
         check_placement(config, team.policies)
     if config.algorithm.rollout.in_flight:
         check_in_flight(config, team.policies)
-    check_compiled(config, team.policies)
+    if any(spec.compile for spec in team.policies.values()):
+        check_compiled(config, team.policies)
 
 
 def check_pairs(config: Config, algorithm: Algorithm) -> None:

@@ -100,7 +100,7 @@ def train(
         # Its name may hold the time, which differs between processes.
         path = processes.broadcast(folder.path if first else Path())
         check_machine(run.config, run.team.policies)
-        demonstrations = load_demonstrations(run)
+        demonstrations = load_demonstrations(run) if run.config.warm_start.source else None
         hollow = run.config.learner.fsdp_size > 1
         team = load_policies(run.config, run.envs, run.team, hollow)
         run = skip_long_prompts(run, team)
