@@ -35,9 +35,9 @@ if TYPE_CHECKING:
         CheckpointManager as CheckpointManager,
     )
     from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation as PeriodicEvaluation
-    from llm_decpomdp.algorithms.training.rollout_source import RolloutSource as RolloutSource
-    from llm_decpomdp.algorithms.training.rollout_source import SampledSource as SampledSource
     from llm_decpomdp.algorithms.training.run_log import RunLog as RunLog
+    from llm_decpomdp.algorithms.training.trainer import RolloutSource as RolloutSource
+    from llm_decpomdp.algorithms.training.trainer import SampledSource as SampledSource
     from llm_decpomdp.algorithms.training.trainer import Trainer as Trainer
     from llm_decpomdp.utils.storage import RunFolder as RunFolder
 else:
@@ -62,9 +62,12 @@ else:
             "llm_decpomdp.algorithms.training.callbacks": ["TrainerCallback"],
             "llm_decpomdp.algorithms.training.checkpoint_manager": ["CheckpointManager"],
             "llm_decpomdp.algorithms.training.evaluation": ["PeriodicEvaluation"],
-            "llm_decpomdp.algorithms.training.rollout_source": ["RolloutSource", "SampledSource"],
             "llm_decpomdp.algorithms.training.run_log": ["RunLog"],
-            "llm_decpomdp.algorithms.training.trainer": ["Trainer"],
+            "llm_decpomdp.algorithms.training.trainer": [
+                "RolloutSource",
+                "SampledSource",
+                "Trainer",
+            ],
             "llm_decpomdp.utils.storage": ["RunFolder"],
         },
     )

@@ -27,8 +27,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.sources import add_wrappers
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
-from llm_decpomdp.algorithms.training.rollout_source import SampledSource
-from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.trainer import SampledSource, Trainer
 from llm_decpomdp.envs.probes.known import PROBES
 from studies.hypotheses.training import every_start, value
 

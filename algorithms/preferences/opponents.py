@@ -11,19 +11,18 @@ import numpy as np
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.preferences.options import CURRENT, HISTORY, PreferenceOptions
 from llm_decpomdp.algorithms.preferences.stored import tokenize
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_streams
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
+    UpdateBatch,
+    UpdateRequest,
+    seed_streams,
+)
 from llm_decpomdp.algorithms.rollouts.checks import require_short, run_cost
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions, TrainerOptions
 from llm_decpomdp.algorithms.training.metrics import count_tokens
-from llm_decpomdp.algorithms.training.rollout_source import (
-    RolloutSource,
-    TrainBatch,
-    UpdateBatch,
-    UpdateRequest,
-)
 from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
+from llm_decpomdp.algorithms.training.trainer import RolloutSource, TrainBatch
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy, policy_attribute
 from llm_decpomdp.seeding import stream
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
+from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions, TrainerOptions
 from llm_decpomdp.branching import seed_noise
 from llm_decpomdp.policy import Seedable, Team, TrainablePolicy, distinct_policies, policy_attribute
 from llm_decpomdp.seeding import stream
@@ -58,6 +60,100 @@ class RolloutBatch(ABC):
     @abstractmethod
     def play(self, state: WorkerState, timer: Timer) -> list[Rollout]:
         """Sample a rollout from each start; the timer adds up the seconds of each activity."""
+
+
+@dataclass(frozen=True)
+class UpdateBatch(RolloutBatch):
+    """A part of an update."""
+
+    update: int
+    """Counted from 1."""
+    options: RolloutOptions
+    """How rollouts are collected."""
+    group_size: int
+    """Completions of each agent in a group."""
+    views: bool
+    """Whether a critic will read the states."""
+    round: int = 0
+    """Round of dynamic sampling that added the starts; 0 for the update's own starts."""
+
+    @property
+    def purpose(self) -> str:
+        """Name of the update or evaluation, for messages."""
+        return f"update {self.update}"
+
+    @property
+    def names(self) -> tuple[str | int, ...]:
+        """Names of the random streams, in addition to their purpose and the index."""
+        return (self.update, "round", self.round) if self.round else (self.update,)
+
+    @property
+    def has_own_streams(self) -> bool:
+        """False if rounds of dynamic sampling continue the streams of the process's share of the update."""
+        return not self.round or self.options.rollout_batch_size is not None
+
+    def play(self, state: WorkerState, timer: Timer) -> list[Rollout]:
+        """Sample a rollout from each start, with streams named by batch and round."""
+        # Streams are named, not continued, so that any process can sample the batch at any time.
+        if self.has_own_streams:
+            seed_streams(state.env, state.team, self.seed, "update", *self.names, index=self.index)
+            state.rng = stream(self.seed, "handoff", *self.names, self.index)
+        assert state.rng is not None, self
+        first = self.index * (self.options.rollout_batch_size or 0)
+        rollouts = collect_rollouts(
+            state.env,
+            state.team,
+            self.starts,
+            self.options,
+            group_size=self.group_size,
+            rng=state.rng,
+            timer=timer,
+            views=self.views,
+        )
+        if self.options.rollout_batch_size is None:
+            return rollouts
+        return [replace(rollout, place=place) for place, rollout in enumerate(rollouts, first)]
+
+
+@dataclass(frozen=True)
+class UpdateRequest:
+    """Starts of an update, each of which is sampled once."""
+
+    update: int
+    """Counted from 1."""
+    starts: Sequence[Start]
+    """The starts of all processes."""
+    size: int | None = None
+    """Largest number of starts of a rollout batch; `None` for one rollout batch of each process."""
+    replacements: Sequence[Sequence[Start]] = ()
+    """In a round of dynamic sampling, what this process samples instead, by rollout batch."""
+    round: int = 0
+    """Round of dynamic sampling; 0 for the starts that an update begins with."""
+
+    @property
+    def shard(self) -> Sequence[Sequence[Start]]:
+        """The starts of this process, by rollout batch; a rollout batch may be empty."""
+        if self.round:
+            return self.replacements
+        return processes.shard(split_into_batches(self.starts, self.size))
+
+    def rollout_batches(self, options: TrainerOptions, views: bool = False) -> list[UpdateBatch]:
+        """Return the rollout batches of this process that are not empty; with `views` for a critic."""
+        return [
+            UpdateBatch(
+                seed=options.seed,
+                # The index among the batches of all processes: it names the random streams.
+                index=processes.rank() + place * processes.world_size(),
+                starts=tuple(starts),
+                update=self.update,
+                options=options,
+                group_size=options.group_size,
+                views=views,
+                round=self.round,
+            )
+            for place, starts in enumerate(self.shard)
+            if starts
+        ]
 
 
 def split_into_batches(starts: Sequence[Start], size: int | None) -> list[tuple[Start, ...]]:

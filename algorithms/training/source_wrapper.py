@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch, UpdateRequest
+from llm_decpomdp.algorithms.training.trainer import RolloutSource, TrainBatch
 
 
 class SourceWrapper(RolloutSource):

@@ -1,23 +1,40 @@
-"""The training loop: sample, learn, log, and continue where a run was stopped."""
+"""The training loop: sample, learn, log, and continue where a run was stopped.
+
+`SampledSource` gives the rollouts of each update. Optional features are wrappers of a source
+(`source_wrapper.py`), which `algorithms/sources.py` adds.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.feature_options import check_credit
-from llm_decpomdp.algorithms.rollouts.checks import Bounded, announce
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, TextEnv, Timer
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
+    RolloutWorker,
+    UpdateRequest,
+    gather_to_rank0,
+)
+from llm_decpomdp.algorithms.rollouts.checks import (
+    Bounded,
+    RunCost,
+    announce,
+    check_starts,
+    run_cost,
+)
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals, terminable
 from llm_decpomdp.algorithms.training.out_of_memory import explain, memory_ran_out
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, UpdateRequest
 from llm_decpomdp.policy import Team
 
 logger = logging.getLogger(__name__)
@@ -214,3 +231,155 @@ def _chain(source: RolloutSource) -> Iterator[RolloutSource]:
     while current is not None:
         yield current
         current = getattr(current, "source", None)
+
+
+@dataclass
+class TrainBatch:
+    """The rollouts of an update."""
+
+    shard: list[list[Rollout]]
+    """The rollouts that this process learns from, by rollout batch."""
+    rounds: list[list[list[Rollout]]] = field(default_factory=list)
+    """Everything that this process has sampled, by round and rollout batch, until `gather` collects it."""
+    rollouts: list[Rollout] = field(default_factory=list)
+    """Everything that all processes have sampled, in the first process: the first round, then later rounds."""
+    num_resampled: int = 0
+    """Number of the rollouts of later rounds, in the first process."""
+    shards: Sequence[Sequence[int]] = ()
+    """Positions in `rollouts` of what each process learns from, in the first process."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What a source has measured while it sampled."""
+
+    @property
+    def train_rollouts(self) -> list[Rollout]:
+        """The rollouts that this process learns from."""
+        return list(chain.from_iterable(self.shard))
+
+    def gather(self, size: int | None) -> None:
+        """Collect what all processes have sampled in the first one; all processes call this once."""
+        if not self.rounds:  # stored, or collected before
+            return
+        rank = processes.rank()
+        places = {id(rollout): place for place, rollout in enumerate(self.train_rollouts)}
+        collected = [
+            gather_to_rank0(
+                [[(rollout, rank, places.get(id(rollout))) for rollout in of] for of in sampled],
+                size,
+            )
+            for sampled in self.rounds
+        ]
+        everything = list(chain.from_iterable(collected))
+        self.rollouts = [rollout for rollout, _, _ in everything]
+        self.num_resampled = sum(map(len, collected[1:]))
+        shards: list[dict[int, int]] = [{} for _ in range(processes.world_size())]
+        for position, (_, process, place) in enumerate(everything):
+            if place is not None:
+                shards[process][place] = position
+        self.shards = [[shard[place] for place in sorted(shard)] for shard in shards]
+        self.rounds = []
+
+
+class RolloutSource(TrainerCallback, ABC):
+    """Gives the rollouts of each update. As a callback it may keep a state and learn from each update."""
+
+    batches: Sequence[Sequence[Start]]
+    """Starts of each update of the run."""
+    starts: Sequence[Start] = ()
+    """All starts that may be sampled."""
+    cost: RunCost | None = None
+    """Upper bound of the cost of all sampling; `None` where nothing is known of it."""
+    is_sampled = True
+    """False if nothing is sampled, and nothing costs anything."""
+    needs_last_update: str | None = None
+    """The option by which starts depend on what the last update has sampled; `None` if they don't."""
+
+    @abstractmethod
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+        """Return the rollouts of a request; the timer is given the seconds of each activity."""
+
+    def metrics(self, batch: TrainBatch) -> dict[str, float]:
+        """Return metrics of a batch that was gathered; the first process alone calls this."""
+        return {}
+
+    def training_view(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        """Return rollouts as the learner is given them."""
+        return list(rollouts)
+
+    def prefetch(self, request: UpdateRequest) -> None:
+        """Optionally start sampling the next request in the background."""
+
+    def finish(self) -> None:
+        """Complete what was begun for later updates: the weights are about to change."""
+
+    def close(self) -> None:
+        """End processes and servers that were started; the next request starts them again."""
+
+
+class SampledSource(RolloutSource):
+    """Rollouts that workers sample with the present weights.
+
+    Args:
+        env: The environment.
+        team: A policy for each agent.
+        worker: Samples rollout batches.
+        learner: Says whether a critic reads the states.
+        options: How to sample.
+        batches: Starts of each update.
+        problems: Further starts, which dynamic sampling and curricula draw from.
+
+    Raises:
+        ValueError: If a batch is empty, a rollout would be absurdly large, rollout batches cannot be sampled in
+            any order, or a first prompt is too long for its policy.
+    """
+
+    def __init__(
+        self,
+        env: TextEnv,
+        team: Team,
+        worker: RolloutWorker,
+        learner: BaseLearner,
+        options: TrainerOptions,
+        batches: Sequence[Sequence[Start]],
+        problems: Sequence[Start] = (),
+    ) -> None:
+        if not batches or not all(batches):
+            raise ValueError(
+                f"each update needs a batch of at least one start, got {len(batches)} batches "
+                f"with {[len(batch) for batch in batches][:10]} starts"
+            )
+        self.env, self.team, self.worker, self.learner = env, team, worker, learner
+        self.options, self.batches = options, batches
+        further = problems if options.max_resample_rounds or options.curriculum else ()
+        self.starts = list(dict.fromkeys(chain(*batches, further)))
+        size = options.rollout_batch_size
+        learner.algorithm.check_rollouts(team, learner.options, options, options.group_size)
+        self.cost = run_cost(env, options, options.group_size, batches)
+        check_starts(env, team, self.starts, size, worker.in_workers)
+        number = -(-max(map(len, batches)) // (size or 1))
+        processes.warn_of_idle(number, "rollout batches" if size else "starts")
+
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+        """Sample the starts of this process."""
+        self.worker.synchronize()
+        batches = request.rollout_batches(self.options, views=self.learner.critic is not None)
+        rollouts = iter(self.worker.run_batches(batches, timer))
+        shard = [next(rollouts) if starts else [] for starts in request.shard]
+        return TrainBatch(shard, [shard])
+
+    def prefetch(self, request: UpdateRequest) -> None:
+        """Let the worker begin with a request."""
+        self.worker.synchronize()
+        views = self.learner.critic is not None
+        self.worker.prefetch(request.rollout_batches(self.options, views))
+
+    def on_init_end(self, trainer: Trainer) -> None:
+        """Let the worker follow the weights of the trainer."""
+        self.worker.track(self.learner.policies, lambda: trainer.version)
+
+    def on_resume(self, trainer: Trainer) -> None:
+        """Give the worker the weights of the checkpoint."""
+        self.worker.reload()
+
+    def close(self) -> None:
+        """End what the worker has started."""
+        self.worker.close()

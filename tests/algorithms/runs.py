@@ -35,10 +35,9 @@ from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SampledSource
 from llm_decpomdp.algorithms.training.run_log import RunLog
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
-from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.trainer import RolloutSource, SampledSource, Trainer
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from studies.hypotheses.training import HashedParts
 from tests.algorithms.conftest import EchoEnv, Recording, Recurrent, TinyPolicy

@@ -14,11 +14,11 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.preferences import pairs
 from llm_decpomdp.algorithms.preferences.pairs import History
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch
 from llm_decpomdp.algorithms.rollouts.checks import Cost, cost
 from llm_decpomdp.algorithms.rollouts.collection import align
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.training.rollout_source import UpdateBatch
 from llm_decpomdp.policy import SKIPPED
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.preferences.teams import (

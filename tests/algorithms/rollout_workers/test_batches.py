@@ -14,12 +14,12 @@ from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRollo
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     LocalRolloutWorker,
     RolloutBatch,
+    UpdateBatch,
     WorkerState,
     split_into_batches,
 )
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.training.rollout_source import UpdateBatch
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import build, make_team, require_equal

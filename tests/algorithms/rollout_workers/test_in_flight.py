@@ -26,10 +26,9 @@ from llm_decpomdp.algorithms.rollout_workers.pool import (
     WeightUpdate,
     save_weights,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, WorkerState
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.algorithms.training.rollout_source import UpdateBatch
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers.test_pool import Puppet, PuppetCrew, batches
 

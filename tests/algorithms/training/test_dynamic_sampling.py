@@ -10,17 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training import dynamic_sampling
 from llm_decpomdp.algorithms.training.dynamic_sampling import (
     DynamicSamplingSource,
     draw_replacements,
 )
-from llm_decpomdp.algorithms.training.rollout_source import (
-    RolloutSource,
-    TrainBatch,
-    UpdateRequest,
-)
+from llm_decpomdp.algorithms.training.trainer import RolloutSource, TrainBatch
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import build, require_exact_resume
