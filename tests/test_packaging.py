@@ -285,7 +285,7 @@ def test_the_installed_wheel_runs_a_suite_in_processes_of_its_own(
     command = [str(installed.with_name("llm-decpomdp")), "bench", "smoke", "--only", "gold"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert (tmp_path / "runs" / "smoke" / "league.md").is_file()
+    assert (tmp_path / "runs" / "smoke" / "leaderboard.md").is_file()
 
 
 def test_a_checkout_runs_without_being_installed(tmp_path: Path) -> None:

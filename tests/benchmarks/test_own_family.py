@@ -112,7 +112,8 @@ def test_a_run_and_all_that_follows_it_know_the_module(folder: Path, quick: list
 def test_the_processes_of_a_suite_find_the_module(folder: Path) -> None:
     (folder / "two.yaml").write_text("config: couplet.yaml\ncells: [{method: [random, gold]}]\n")
     run("llm-decpomdp bench two.yaml --cores 1")
-    assert ID in (folder / "runs" / "two" / "league.md").read_text()
+    text = (folder / "runs" / "two" / "leaderboard.md").read_text()
+    assert "couplet-v0, 2 problems" in text and "failed" not in text.lower()
     run("llm-decpomdp check rewards runs/two/gold-seed-0")
 
 
