@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from llm_decpomdp.agents.inference.options import Prompting as Prompting
     from llm_decpomdp.agents.inference.options import Sampling as Sampling
     from llm_decpomdp.agents.loading import PolicySpec as PolicySpec
-    from llm_decpomdp.agents.loading import load_policy as load_policy
     from llm_decpomdp.agents.loading import load_team as load_team
     from llm_decpomdp.agents.models.causal_lm import CausalLM as CausalLM
     from llm_decpomdp.agents.models.engine import ModelEngine as ModelEngine
@@ -26,12 +25,14 @@ if TYPE_CHECKING:
     from llm_decpomdp.agents.scripted import Gold as Gold
     from llm_decpomdp.agents.scripted import RandomText as RandomText
     from llm_decpomdp.agents.scripted import Replay as Replay
+    from llm_decpomdp.agents.single_model import load_policy as load_policy
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
             "llm_decpomdp.agents.inference.options": ["Prompting", "Sampling"],
-            "llm_decpomdp.agents.loading": ["PolicySpec", "load_policy", "load_team"],
+            "llm_decpomdp.agents.loading": ["PolicySpec", "load_team"],
+            "llm_decpomdp.agents.single_model": ["load_policy"],
             "llm_decpomdp.agents.models.causal_lm": ["CausalLM"],
             "llm_decpomdp.agents.models.engine": ["ModelEngine"],
             "llm_decpomdp.agents.models.tiny": ["tiny_causal_lm"],

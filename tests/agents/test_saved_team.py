@@ -9,10 +9,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from llm_decpomdp.agents.loading import PolicySpec, load_policy, load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay, Scripted
+from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.policy import Policy
 from tests.agents.conftest import Make
 

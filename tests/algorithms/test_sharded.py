@@ -16,8 +16,8 @@ from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 from transformers import AutoModelForCausalLM
 
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.sharded import ShardedEngine, require_shardable, shard_team
+from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.algorithms.training import checkpoint
 from tests.algorithms import sharded_runs as runs
 from tests.algorithms.runs import rows, start

@@ -338,7 +338,7 @@ def sample(
 ) -> list[dict[str, str]]:
     """Return the texts of a model as each agent, for the first rows of the data."""
     from llm_decpomdp.agents.inference.options import Sampling
-    from llm_decpomdp.agents.loading import load_policy
+    from llm_decpomdp.agents.single_model import load_policy
 
     env = make(f"{genre}-v1", source=source, split="all")
     policy = load_policy(model, Sampling(temperature, max_new_tokens=max_new_tokens))

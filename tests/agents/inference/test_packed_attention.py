@@ -23,8 +23,8 @@ from llm_decpomdp.agents.inference.packed_attention import (
     tiled_attention_backward,
     tiles,
 )
-from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents.single_model import load_policy
 from tests.agents.conftest import Make
 from tests.agents.inference.test_log_probs import PROMPT, ROWS, gradients
 

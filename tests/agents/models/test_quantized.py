@@ -9,11 +9,12 @@ import torch
 from peft.utils.integrations import dequantize_module_weight
 
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.loading import PolicySpec, load_policy, load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.quantized import quantization_of
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.saved_team import load_saved_team, read_policy_spec, save_team
+from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.runs.load_config import load_config

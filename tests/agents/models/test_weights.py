@@ -9,13 +9,13 @@ import pytest
 import torch
 from huggingface_hub import constants
 
-from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models import weights as origin
 from llm_decpomdp.agents.models.weights import (
     describe_weights,
     resolve_compute_dtype,
     round_weights,
 )
+from llm_decpomdp.agents.single_model import load_policy
 from tests.agents.conftest import Make, tiny_model, tiny_tokenizer
 
 LORA = {"r": 2, "target_modules": ["q_proj"]}

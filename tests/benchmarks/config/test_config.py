@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.agents.loading import load_policy
+from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder

@@ -23,8 +23,9 @@ from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_team
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
+from llm_decpomdp.benchmarks.runs.changeable import CHANGEABLE, refuse_other_changes
 from llm_decpomdp.benchmarks.runs.load_config import load_config, load_stored_config
-from llm_decpomdp.benchmarks.runs.resume import CHANGEABLE, _refuse_other_changes, resume
+from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import load_envs
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.envs.datasets import loading as sources
@@ -288,7 +289,7 @@ def test_the_name_of_a_served_partner_stays() -> None:
     before = Config(policies={"x": {"kind": "endpoint", "name": "a"}, "y": {"name": "a"}})
     after = Config(policies={"x": {"kind": "endpoint", "name": "b"}, "y": {"name": "b"}})
     with pytest.raises(ConfigError, match=r"a resumed run keeps its policies\.x; it may"):
-        _refuse_other_changes(before, after)
+        refuse_other_changes(before, after)
 
 
 OLD, NEW = "a" * 40, "b" * 40

@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from llm_decpomdp.agents.loading import load_policy
+from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from tools.performance.harness.trials import Measured, Measurement
 from tools.performance.models import dialogue, learning, product_floors, sampling, update, workload

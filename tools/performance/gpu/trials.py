@@ -22,8 +22,9 @@ import llm_decpomdp
 from llm_decpomdp import make
 from llm_decpomdp.agents.inference.determinism import deterministic
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.loading import PolicySpec, load_policy, load_team
+from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions

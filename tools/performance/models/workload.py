@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import llm_decpomdp
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.loading import load_policy
 from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, offline_model
 from llm_decpomdp.agents.models.prompting import end_of_turn
+from llm_decpomdp.agents.single_model import load_policy
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.models.causal_lm import CausalLM
