@@ -52,7 +52,7 @@ def test_failures_on_ray(cluster: Any, tmp_path: Path, capsys: pytest.CaptureFix
     assert "FAILED: broken, seed 0" in capsys.readouterr().err
     wide = SUITE.replace("{method: gold}", "{method: gold, cores: 3}")
     assert bench(suite(tmp_path, wide), *output[:1], str(tmp_path / "wide"), *on(cluster)) == 1
-    assert "cell gold needs 3 cores and 0 GPUs, and no node" in capsys.readouterr().err
+    assert "arm gold needs 3 cores and 0 GPUs, and no node" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_all_processes(cluster: Any, tmp_path: Path) -> None:
