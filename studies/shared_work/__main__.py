@@ -31,17 +31,27 @@ SHARED, TESTS, TOKENS = "shared programs", "tests passed", "sequential tokens"
 MEASURES = {SHARED: "last/reward/shared", TESTS: "tests_passed", TOKENS: "sequential_tokens"}
 
 SINGLE = "single_grpo"
-"""The arm whose tests and sequential tokens are the goal of the pairs."""
+"""The trained single agent of the table."""
 
 GOAL, TOKEN_GOAL = 0.3, 0.7
 
-GOALS = {
-    "magrpo": ("S1", "S4"),
-    "order_magrpo": ("S1", "not declared"),
-    "known_call_magrpo": ("S9", "S9"),
-    "own_magrpo": ("S13", "S15"),
-}
-"""Hypotheses of an arm on the goals for shared programs and for tests passed."""
+SHARED_GOALS = (
+    ("S1", "magrpo"),
+    ("S1", "order_magrpo"),
+    ("S9", "known_call_magrpo"),
+    ("S13", "own_magrpo"),
+    ("S13", "own_passes"),
+)
+"""Hypotheses that an arm reaches the goal for shared programs."""
+
+TESTS_GOALS = (
+    ("S4", "magrpo", SINGLE),
+    ("not declared", "order_magrpo", SINGLE),
+    ("S9", "known_call_magrpo", SINGLE),
+    ("S15", "own_magrpo", SINGLE),
+    ("S18", "own_passes", "single_passes"),
+)
+"""Hypotheses that an arm reaches the goals for tests passed and sequential tokens, and their arm of one agent."""
 
 COMPARED = (
     ("S2", SHARED, "magrpo", "demonstrations", 1),
@@ -55,6 +65,7 @@ COMPARED = (
     ("S12", SHARED, "own_demonstrations", "pair", 1),
     ("S14", SHARED, "own_magrpo", "own_demonstrations", 1),
     ("S16", SHARED, "own_few_demonstrations", "own_demonstrations", -1),
+    ("S17", SHARED, "own_passes", "own_demonstrations", 1),
 )
 """Hypotheses with a paired difference: measure, two arms, and the predicted sign of the first minus the second."""
 
@@ -106,18 +117,19 @@ def table(arms: Arms) -> Iterator[str]:
 
 def verdicts(arms: Arms) -> Iterator[str]:
     """Yield a line for each hypothesis whose arms are measured."""
-    for name, (shared_goal, tests_goal) in GOALS.items():
+    for hypothesis, name in SHARED_GOALS:
         if name in arms:
             found = share(arms[name][SHARED])
             reached = "reached" if found.value >= GOAL else "missed"
-            yield f"{shared_goal}, {name}: {SHARED} {format_estimate(found)}, goal {GOAL} {reached}"
-        if name in arms and SINGLE in arms:
-            tests = (share(arms[key][TESTS]) for key in (name, SINGLE))
+            yield f"{hypothesis}, {name}: {SHARED} {format_estimate(found)}, goal {GOAL} {reached}"
+    for hypothesis, name, single in TESTS_GOALS:
+        if name in arms and single in arms:
+            tests = (share(arms[key][TESTS]) for key in (name, single))
             own, bound = next(tests).value, next(tests).low
-            part = ratio(arms[name][TOKENS], arms[SINGLE][TOKENS])
+            part = ratio(arms[name][TOKENS], arms[single][TOKENS])
             good = bound is not None and own >= bound and part.value <= TOKEN_GOAL
             yield (
-                f"{tests_goal}, {name}: {TESTS} {own:.2f}, lower bound of {SINGLE} {bound or 0:.2f}; {TOKENS} "
+                f"{hypothesis}, {name}: {TESTS} {own:.2f}, lower bound of {single} {bound or 0:.2f}; {TOKENS} "
                 f"{format_estimate(part)} of its, goal {TOKEN_GOAL}: {'reached' if good else 'missed'}"
             )
     for hypothesis, measure, first, second, sign in COMPARED:
