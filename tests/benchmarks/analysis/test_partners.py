@@ -62,7 +62,7 @@ def write_teams(run: Path, other: Path, monkeypatch: pytest.MonkeyPatch) -> None
             {agent: Constant(text.replace(name, called_)) for agent, text in texts.items()}, folder
         )
     silent = {agent: Constant("") for agent in texts}
-    monkeypatch.setattr(partners.teams, "load_policies", lambda config, envs: silent)
+    monkeypatch.setattr(partners, "load_policies", lambda config, envs: silent)
 
 
 @pytest.mark.parametrize("run", [(), ORDER], indirect=True)
