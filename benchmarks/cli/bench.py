@@ -55,7 +55,7 @@ def bench(
     The exit code is 1 if an arm has failed; the others are not harmed by that.
     """
     from llm_decpomdp.benchmarks.suites.cost import show_costs
-    from llm_decpomdp.benchmarks.suites.job import make_jobs
+    from llm_decpomdp.benchmarks.suites.job import make_jobs, require_initial_teams
     from llm_decpomdp.benchmarks.suites.run import lock_folder, refuse_runs, run_suite
     from llm_decpomdp.benchmarks.suites.suite import find_suite, load_suite
 
@@ -74,6 +74,7 @@ def bench(
     refuse_runs(folder)
     jobs = make_jobs(plan, folder, only or ())
     if dry_run:
+        require_initial_teams(jobs)
         costs, problems = show_costs(plan, jobs, tokens_per_second)
         give_result({"arms": costs, "problems": problems})
         raise SystemExit(1 if problems else 0)

@@ -169,7 +169,8 @@ def make_training(
             source = make_stored_source(run, team)
         else:
             source = SampledSource(env, team, worker, learner, options, run.batches, run.problems)
-        if options.wraps_source or learner.has_opponent:
+        named_opponent = run.config.algorithm.named_opponent is not None
+        if options.wraps_source or learner.has_opponent or named_opponent:
             from llm_decpomdp.benchmarks.runs.sources import wrap_source
 
             source = wrap_source(run, source, team, learner, remote_worker is not None)

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from llm_decpomdp.agents.saved_team import MANIFEST
 from llm_decpomdp.benchmarks.config.errors import (
     ConfigError,
     differences,
@@ -115,6 +116,8 @@ class Job:
         (self.folder / "status.json").unlink(missing_ok=True)
         content = {"cell": asdict(self.arm), "seed": self.seed, "identity": self.identity}
         content |= {"config": flat(self.config)}
+        if self.initial_job is not None:
+            content["initial_identity"] = _read_identity(self.initial_job)
         write_atomically(self.folder / "job.json", json.dumps(content, indent=2) + "\n")
 
 
@@ -143,7 +146,8 @@ def read_job(folder: Path) -> Job:
 def make_jobs(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]:
     """Return the jobs of a suite, with their configurations loaded and checked.
 
-    The first seeds of all arms come first, so that an interrupted suite has measured all arms equally often.
+    The first seeds of all arms come first, so that an interrupted suite has measured all arms equally often. A job
+    stands behind that of its initial team.
 
     Args:
         suite: The suite.
@@ -159,7 +163,14 @@ def make_jobs(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]
             raise ConfigError(unknown("arm", name, names))
     arms = [arm for arm in suite.arms if not only or arm.name in only]
     jobs = [job for arm in arms for job in _jobs(suite, arm, output)]
-    return sorted(jobs, key=lambda job: job.arm.seeds.index(job.seed))
+    arm_of = {arm.name: arm for arm in suite.arms}
+
+    def rank(arm: Arm, seed: int) -> int:
+        """Return the place of a seed in the arm, and never before the same seed of the initial team."""
+        own = arm.seeds.index(seed)
+        return max(own, rank(arm_of[arm.initial_team], seed)) if arm.initial_team else own
+
+    return sorted(jobs, key=lambda job: rank(job.arm, job.seed))
 
 
 def _jobs(suite: Suite, arm: Arm, output: Path) -> Iterator[Job]:
@@ -184,26 +195,51 @@ def _jobs(suite: Suite, arm: Arm, output: Path) -> Iterator[Job]:
         yield Job(arm, seed, replace(config, seed=seed), output / f"{arm.name}-seed-{seed}")
 
 
+def _read_identity(folder: Path) -> dict[str, Any] | None:
+    """Return the identity in `job.json`; `None` if there is no such file."""
+    path = folder / "job.json"
+    if not path.is_file():
+        return None
+    identity: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["identity"]
+    return identity
+
+
 def require_initial_teams(jobs: Sequence[Job]) -> None:
-    """Raise a `ConfigError` if jobs train the team of a job that is neither among them nor done."""
-    folders = {job.folder for job in jobs}
+    """Raise a `ConfigError` if jobs train the team of a job that has none and will not run."""
+    unfinished = {job.folder for job in jobs if not job.done}
     for job in jobs:
         first, team = job.initial_job, job.initial_team
-        if first is not None and team is not None and first not in folders and not team.is_dir():
+        if first is None or team is None or job.done or first in unfinished:
+            continue
+        if not (team / MANIFEST).is_file():
+            name = job.arm.initial_team
+            done = read_status(first).get("state") == DONE
             raise ConfigError(
-                f"arm {job.arm.name} trains the team of {job.arm.initial_team}, and {team} does not exist: add "
-                f"--only {job.arm.initial_team}"
+                f"arm {job.arm.name} trains the team of {name}, and {team} does not exist: "
+                + (f"remove {first}, and train it again" if done else f"add --only {name}")
             )
 
 
 def refuse_others(jobs: Sequence[Job]) -> None:
-    """Raise a `ConfigError` if a folder holds results of another arm, as after a change of the suite."""
+    """Raise a `ConfigError` if a folder holds results of another arm, as after a change of the suite.
+
+    Results of an arm are also those of another one if the arm of its initial team was changed.
+    """
+    planned = {job.folder: json.loads(json.dumps(job.identity)) for job in jobs}
     for job in jobs:
         # A folder without results may be replaced.
         results = (job.folder / name for name in ("manifest.json", "training/config.yaml"))
         if not any(path.exists() for path in results):
             continue
-        before = json.loads((job.folder / "job.json").read_text(encoding="utf-8"))["identity"]
+        stored = json.loads((job.folder / "job.json").read_text(encoding="utf-8"))
+        before, first = stored["identity"], job.initial_job
+        if first is not None and stored.get("initial_identity") is not None:
+            now = planned.get(first) or _read_identity(first)
+            if now is not None and any(differences(stored["initial_identity"], now)):
+                raise ConfigError(
+                    f"{job.folder} holds results of a team that another {job.arm.initial_team} had trained: "
+                    "choose another --output, or remove that folder"
+                )
         if not job.arm.trains:  # earlier versions stored it there, too
             before.pop("train_env", None)
         # JSON has lists in place of tuples.

@@ -68,6 +68,7 @@ def run_suite(
     """
     # Checked before anything is written: results of a changed suite must not be mixed.
     refuse_others(jobs)
+    require_initial_teams(jobs)
     cells = [asdict(arm) for arm in suite.arms]
     content = {
         "name": suite.name,
@@ -77,7 +78,6 @@ def run_suite(
     }
     write_atomically(folder / "suite.json", json.dumps(content, indent=2) + "\n")
     missing = [job for job in jobs if not job.done]
-    require_initial_teams(missing)
     logger.info("%d of %d jobs are already done", len(jobs) - len(missing), len(jobs))
     if missing:
         costs, reasons = estimate_costs(missing)

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
@@ -135,11 +135,11 @@ class CodeReward(ProgramReward):
     shown: int = 0
     """Number of tests, from the first on, that prompts may show; see `Tests.shown`."""
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **arguments: Any) -> None:
         """Raise a `TypeError` for a method of a former name, which nothing would call."""
-        super().__init_subclass__()
+        super().__init_subclass__(**arguments)
         for former, name in FORMER_METHODS.items():
-            if callable(vars(cls).get(former)):
+            if callable(getattr(cls, former, None)):
                 raise TypeError(
                     f"{cls.__name__}.{former} overrides nothing: rename it to {name}, with the parameters of "
                     f"CodeReward.{name}"

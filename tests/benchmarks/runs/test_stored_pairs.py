@@ -15,6 +15,7 @@ import yaml
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.saved_team import load_saved_team
 from llm_decpomdp.algorithms.preferences import pairs
+from llm_decpomdp.algorithms.preferences.learner import PreferenceLearner
 from llm_decpomdp.algorithms.preferences.pairs import PreferencePair
 from llm_decpomdp.algorithms.preferences.stored import add_tokens, stored_pairs
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
@@ -329,6 +330,23 @@ def test_a_run_compares_with_a_saved_team_and_goes_on_where_it_stopped(
     assert rows_of(tmp_path / "parts") == rows_of(tmp_path / "whole")
     for a, b in zip(weights(tmp_path / "parts"), weights(tmp_path / "whole"), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_named_opponent_plays_whatever_the_learner_says_of_opponents(
+    quick: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As of a plug-in's learner that does not set the attribute.
+    unset = property(lambda self: False, lambda self, value: None)
+    monkeypatch.setattr(PreferenceLearner, "has_opponent", unset)
+    settings = [*quick, *PROBE, *SHORT, "output.save_final_model=true"]
+    first = [*settings, "output.name=first", "algorithm.max_updates=1"]
+    assert call("train", "--config", "demo", "--override", *first) == 0
+    monkeypatch.chdir(tmp_path)
+    named = ["algorithm.preferences.opponent=first/final_model", "algorithm.max_updates=1"]
+    more = [*settings, *PAIRS, *named, "output.name=whole"]
+    assert call("train", "--config", "demo", "--override", *more) == 0
+    (row,) = (row for row in rows_of(tmp_path / "whole") if row["kind"] == "train")
+    assert row["comparator_tokens"] > 0
 
 
 def test_a_comparator_that_is_none_is_refused(runs: Runs, tmp_path: Path) -> None:

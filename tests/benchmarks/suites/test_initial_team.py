@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -10,7 +11,13 @@ import pytest
 
 from llm_decpomdp.benchmarks.cli.suite_job import work
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.suites.job import Job, make_jobs, require_initial_teams
+from llm_decpomdp.benchmarks.suites.job import (
+    DONE,
+    Job,
+    make_jobs,
+    refuse_others,
+    require_initial_teams,
+)
 from llm_decpomdp.benchmarks.suites.pool import JobPool, Running
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 
@@ -37,15 +44,40 @@ def test_an_arm_trains_the_team_of_an_earlier_arm(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"further trains the team of begin.* add --only begin"):
         require_initial_teams([further])
     require_initial_teams([begin, further])
+    refuse_others([begin, further])
     assert not begin.folder.exists()
     for job in (begin, further):
         job.write()
         work(job)
     require_initial_teams([further])
+    refuse_others([begin, further])
+    changed = SUITE.replace(
+        "{name: begin, method: train}", "{name: begin, method: train, greedy: true}"
+    )
+    with pytest.raises(ConfigError, match=r"further-seed-0 holds results .* another begin had"):
+        refuse_others([read(tmp_path, changed)[1], read(tmp_path, changed)[0]])
+    begin.end(DONE)
+    shutil.rmtree(begin.final_team)
+    with pytest.raises(ConfigError, match=r"does not exist: remove .*begin-seed-0, and train"):
+        require_initial_teams([begin, further])
+
+
+def test_the_run_names_its_initial_team(tmp_path: Path) -> None:
+    begin, further = read(tmp_path, SUITE)
+    for job in (begin, further):
+        job.write()
+        work(job)
     manifest = json.loads((further.training.path / "manifest.json").read_text())
     assert manifest["from"]["team"] == str(begin.final_team.resolve())
     config = (further.training.path / "config.yaml").read_text()
     assert str(begin.final_team.resolve()) in config
+
+
+def test_a_job_stands_behind_that_of_its_initial_team(tmp_path: Path) -> None:
+    text = SUITE.replace("begin, method: train", "begin, method: train, seeds: [0, 1, 2]")
+    jobs = read(tmp_path, text.replace("team: begin", "team: begin, seeds: [2, 1]"))
+    names = [f"{job.arm.name}-{job.seed}" for job in jobs]
+    assert names == ["begin-0", "begin-1", "further-1", "begin-2", "further-2"]
 
 
 class Recorder(JobPool):

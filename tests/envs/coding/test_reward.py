@@ -398,4 +398,7 @@ def test_annotations_are_evaluated_as_written():
 def test_a_subclass_with_a_method_of_a_former_name_is_refused(former, name):
     with pytest.raises(TypeError, match=f"Own.{former} overrides nothing: rename it to {name}"):
         type("Own", (CodeReward,), {former: lambda self: None})
+    mixin = type("Mixin", (), {former: classmethod(lambda cls: None)})
+    with pytest.raises(TypeError, match=f"Own.{former} overrides nothing"):
+        type("Own", (mixin, CodeReward), {})
     type("Own", (CodeReward,), {name: lambda self: None})
