@@ -32,6 +32,7 @@ from llm_decpomdp.benchmarks.cli.command_line import (
     with_output_options,
 )
 from llm_decpomdp.benchmarks.cli.console import PROGRAM, exit_codes
+from llm_decpomdp.envs.source_code.function_extraction import KINDS
 
 Functions = Mapping[Callable[..., None], str | None]
 """Functions of commands, and the last lines of their help."""
@@ -165,6 +166,8 @@ def spread(arguments: Sequence[str]) -> list[str]:
     for argument in arguments:
         if argument.startswith("-"):
             option, values = argument if argument in ("--override", "--kinds") else "", 0
+        elif option == "--kinds" and values and argument not in KINDS:
+            option = ""  # such as the id of the environment
         elif option:
             values += 1
             if values > 1:

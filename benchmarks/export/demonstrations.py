@@ -96,7 +96,8 @@ def write_demonstrations(
         kinds: See `DivisionOptions`.
         prefill: See `DivisionOptions`.
         prefer_tail: Prefer divisions whose entry function ends with `return aux(...)`, and avoid bodies of loops.
-            By default those with most shared tests are preferred, of equal ones the most balanced.
+            By default those with most shared tests are preferred, then those whose helper does not only return
+            a `range`, then the most balanced.
         programs: A run or an evaluation of one agent (`env.num_agents: 1`) on problems of the split. Its programs
             that pass all tests are divided instead of the references.
         per_problem: Most divisions of a problem, which have different entry functions.

@@ -222,13 +222,13 @@ class DivisionOptions:
     """Only helpers with the parameters of the entry function. Then both agents know the call without reading each
     other's code."""
     kinds: Sequence[str] = ()
-    """Only these extracted parts, of `KINDS`; all if empty. A division of the data is always tried."""
+    """Only these extracted parts, of `KINDS`. If empty, all of them and the divisions of the data."""
     prefill: str = ""
     """Only divisions whose two parts begin with this text, for models with this `prefill`."""
 
     def includes(self, code: Mapping[str, str], origin: str, entry_point: str) -> bool:
         """Check whether a division is tried, by the code of both parts and its origin."""
-        if self.kinds and origin not in (REFERENCE, *self.kinds):
+        if self.kinds and origin not in self.kinds:
             return False
         if not all(part.startswith(self.prefill) for part in code.values()):
             return False
@@ -262,7 +262,7 @@ class DividedReference:
 def divide_reference(
     task: CodeTask, sandbox: Sandbox, options: DivisionOptions | None = None
 ) -> DividedReference | None:
-    """Return the division of a task's reference with most shared tests, of equal ones the most balanced.
+    """Return the division of a task's reference with most shared tests, of equal ones the first.
 
     `None` if the task has no reference, or no division passes all tests.
     """

@@ -28,6 +28,21 @@ def test_override_takes_several_values_and_can_be_repeated() -> None:
     assert spread(line) == expected
 
 
+def test_kinds_end_at_a_value_that_is_none() -> None:
+    line = ["demonstrations", "--kinds", "expression", "loop body", "mbpp-v0", "branch"]
+    expected = [
+        "demonstrations",
+        "--kinds",
+        "expression",
+        "--kinds",
+        "loop body",
+        "mbpp-v0",
+        "branch",
+    ]
+    assert spread(line) == expected
+    assert spread(["demonstrations", "--kinds", "loop", "mbpp-v0"])[2:] == ["loop", "mbpp-v0"]
+
+
 def test_help_and_the_list_load_nothing_heavy() -> None:
     python(
         "-c",

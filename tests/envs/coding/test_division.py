@@ -18,6 +18,7 @@ from llm_decpomdp.envs.coding.division import (
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.envs.source_code.function_extraction import KINDS
 from tests.envs.coding.lone_policies import lone_policies
 from tests.support.programs import check
 
@@ -85,6 +86,13 @@ def test_equal_parameters_are_equal_in_every_kind() -> None:
     main, aux = "def f(n, *rest):\n    return aux(n) + 1", "def aux(n):\n    return 2 * n"
     task = replace(code_task(0, row), references={"main_0": main, "aux_0": aux})
     assert divide_reference(task, Sandbox(workers=1), DivisionOptions(same_parameters=True)) is None
+
+
+def test_division_of_the_data_is_none_of_the_kinds_of_extracted_parts() -> None:
+    task = replace(TASK, references={"aux_0": PART, "main_0": REST})
+    found = divide_reference(task, Sandbox(workers=1))
+    assert found is not None and found.origin == "reference"
+    assert divide_reference(task, Sandbox(workers=1), DivisionOptions(kinds=KINDS)) is None
 
 
 def test_a_constant_made_by_both_earns_more_than_a_correct_program_of_one_agent() -> None:
