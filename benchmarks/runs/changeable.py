@@ -43,8 +43,11 @@ OF_POLICIES = ("name", "max_prompt_tokens", "on_long_prompt", "sample_on")
 
 
 def refuse_other_changes(before: Config, now: Config) -> None:
-    """Raise a `ConfigError` if a key was changed that is not in `CHANGEABLE` or `OF_POLICIES`."""
-    """Raise a `ConfigError` if two configurations differ by more than a resumed run may change."""
+    """Refuse configurations that differ by more than a resumed run may change.
+
+    Raises:
+        ConfigError: If a key was changed that is not in `CHANGEABLE` or `OF_POLICIES`.
+    """
     changes = [key for key in KEYS if value_of(before, key) != value_of(now, key)]
     keys = [key for key in changes if key not in CHANGEABLE and key != "policies"]
     old, new = value_of(before, "policies"), value_of(now, "policies")
