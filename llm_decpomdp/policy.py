@@ -150,6 +150,11 @@ class Stateful(Protocol):
         ...
 
 
+def continues_earlier(policy: object) -> bool:
+    """Check whether a policy continues from its earlier completions: it has a state, and no `seed` restarts it."""
+    return isinstance(policy, Stateful) and not isinstance(policy, Seedable)
+
+
 @runtime_checkable
 class TrainablePolicy(Policy, Seedable, Stateful, Protocol):
     """A policy whose parameters a learner changes; its state holds weights and the sampler's random state.

@@ -16,9 +16,8 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.policy import (
     Policy,
     PromptTooLong,
-    Seedable,
-    Stateful,
     Team,
+    continues_earlier,
     distinct_policies,
     policy_attribute,
 )
@@ -220,7 +219,7 @@ def _check_order(team: Team, starts: Sequence[Start], size: int | None, in_worke
             )
         return
     for name, policy in distinct_policies(team).items():
-        if isinstance(policy, Stateful) and not isinstance(policy, Seedable):
+        if continues_earlier(policy):
             raise ValueError(
                 f"rollout_batch_size={size} samples batches in any order, and the policy of {name}, a "
                 f"{type(policy).__name__}, continues from its earlier completions: drop rollout_batch_size, or "

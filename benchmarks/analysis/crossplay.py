@@ -30,9 +30,10 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.folder import (
     EvaluationResult,
     estimate_text,
+    is_share,
     read_estimates,
 )
-from llm_decpomdp.benchmarks.evaluation.play import REWARD, is_share
+from llm_decpomdp.benchmarks.evaluation.play import REWARD
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.env import DecPOMDPEnv

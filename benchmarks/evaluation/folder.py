@@ -9,20 +9,17 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import ArrayLike
 from rich.table import Table
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.evaluation.play import (
-    REWARD,
-    episode_passes,
-    estimate_measure,
-    measures,
-)
+from llm_decpomdp.benchmarks.evaluation.play import REWARD, episode_passes, measures
 from llm_decpomdp.benchmarks.evaluation.statistics import (
     Estimate,
     bootstrap,
     interquartile_mean,
     pass_at_k,
+    share,
     value_of_communication,
 )
 from llm_decpomdp.benchmarks.runs.results import (
@@ -143,6 +140,17 @@ COMPARED = (
     *(REWARD, "last/solved", "pass@1", "tests_passed"),
     *("prompt_tokens", "tokens", "sequential_tokens", "answer_seconds"),
 )
+
+
+def is_share(measure: str) -> bool:
+    """Check whether a measure lies between 0 and 1, so that equal values still leave room for chance."""
+    shares = ("truncated/", "refused/", "cooperation/", "pass@")
+    return measure.startswith(shares) or measure.endswith(("solved", "tests_passed"))
+
+
+def estimate_measure(measure: str, scores: ArrayLike) -> Estimate:
+    """Estimate a measure from scores of shape (tasks,) or (seeds, tasks)."""
+    return share(scores) if is_share(measure) else bootstrap(scores)
 
 
 def overall(evaluation: EvaluationResult) -> dict[str, Estimate]:

@@ -12,11 +12,8 @@ from functools import partial
 from itertools import groupby
 from math import gcd
 from multiprocessing.pool import ThreadPool
-from operator import itemgetter
 from threading import Event, Lock
 from typing import Any
-
-from numpy.typing import ArrayLike
 
 from llm_decpomdp.agents import Endpoint, EndpointError
 from llm_decpomdp.algorithms import Group, Rollout, Start, TextEnv
@@ -25,9 +22,9 @@ from llm_decpomdp.algorithms.rollouts.histories import restore_histories
 from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Completions, Parent, Timer
 from llm_decpomdp.algorithms.training.metrics import episode_row, reward_metrics
-from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.benchmarks.runs.results import sequential_tokens
 from llm_decpomdp.branching import branch, branches_in_threads, seed_noise
+from llm_decpomdp.dialogue import turns_before
 from llm_decpomdp.policy import (
     REFUSAL,
     Completion,
@@ -81,7 +78,9 @@ def _repetitions(team: Team, prompts: Sequence[Prompts]) -> int:
     reads_env = (policy_attribute(p, n) for p in policies for n in ("generate_with_envs", "member"))
     if any(attribute is not None for attribute in reads_env):
         return 1
-    return gcd(*(len(list(equal)) for _, equal in groupby(prompts)))
+    # As keys, since a text is equal to each dialogue that ends with it.
+    keys = ({a: (str(text), turns_before(text)) for a, text in texts.items()} for texts in prompts)
+    return gcd(*(len(list(equal)) for _, equal in groupby(keys)))
 
 
 def group_by_engine(team: Team) -> list[list[str]]:
@@ -226,7 +225,7 @@ class EpisodePlayer:
                 stopped.set()
             return outcome
 
-        for numbers, group in groupby(batches, key=itemgetter(0)):
+        for numbers, group in groupby(batches, key=lambda batch: batch[0]):
             self._restart(numbers.start)
             of_sample, failed = list(group), None
             # The threads of this pool are daemons, so that Ctrl-C does not wait for a server.
@@ -344,14 +343,3 @@ def passes(info: Mapping[str, float]) -> bool:
 def _last_info(row: Row) -> Mapping[str, float]:
     info: Mapping[str, float] = row["groups"][-1]["infos"][0]
     return info
-
-
-def is_share(measure: str) -> bool:
-    """Check whether a measure lies between 0 and 1, so that equal values still leave room for chance."""
-    shares = ("truncated/", "refused/", "cooperation/", "pass@")
-    return measure.startswith(shares) or measure.endswith(("solved", "tests_passed"))
-
-
-def estimate_measure(measure: str, scores: ArrayLike) -> Estimate:
-    """Estimate a measure from scores of shape (tasks,) or (seeds, tasks)."""
-    return share(scores) if is_share(measure) else bootstrap(scores)

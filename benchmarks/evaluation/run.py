@@ -9,15 +9,15 @@ An evaluation is a folder:
 - `summary.json`, `summary.csv`, `tasks.csv`: the measures, overall and by task.
 
 A batch has all samples of some tasks, so that a model computes a prompt once for them, and its own random numbers.
-For a server each episode is a batch. An evaluation that is started again plays only missing batches, with the same
-result. Samples that are added later have batches of their own, so `sample_blocks` of the manifest says how many
-samples are played together. Folders of earlier versions have batches of one sample.
+For a server each episode is a batch, and policies with texts in order play one sample at a time. An evaluation
+that is started again plays only missing batches, with the same result. Samples that are added later have batches
+of their own, so `sample_blocks` of the manifest says how many samples are played together. Folders of earlier
+versions have batches of one sample.
 """
 
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict
 from itertools import accumulate, pairwise
@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import track
 
 from llm_decpomdp.algorithms import Start
-from llm_decpomdp.algorithms.rollouts.collection import Act
+from llm_decpomdp.algorithms.rollouts.collection import MAX_ROWS, Act
 from llm_decpomdp.benchmarks.config.errors import ConfigError, differences, in_short
 from llm_decpomdp.benchmarks.config.plugins import origins_of
 from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, find_baseline_name
@@ -46,10 +46,10 @@ from llm_decpomdp.benchmarks.evaluation.play import (
     act_simultaneously,
     episodes_of,
 )
-from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, describe_env, versions
+from llm_decpomdp.benchmarks.runs.manifest import describe_env, describe_software
 from llm_decpomdp.benchmarks.runs.results import make_episode_key, make_start_key, unique_rows
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.policy import Team
+from llm_decpomdp.policy import Team, continues_earlier
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, keep_json_lines
 from llm_decpomdp.validation import unknown
 
@@ -121,13 +121,16 @@ def evaluate(
     player = EpisodePlayer(env, team, act, seed)
     # Servers answer requests in any order, so every episode is a separate batch.
     parallel = min(player.waiting, at_a_time)
+    # Scripted texts are given sample by sample. More rows than a pass of a model has would need more memory.
+    in_order = any(map(continues_earlier, team.values()))
+    together = 1 if parallel or in_order else min(at_a_time, MAX_ROWS)
     console = Console(stderr=True)
     # A progress bar in a log file is noise.
     hidden = not progress or not console.is_terminal
     with place.exclusive_access():
         before = _open(place, manifest)
         # Rows are read after the lock is taken: another process may have added some.
-        blocks = _sample_blocks(place, before, samples, 1 if parallel else at_a_time)
+        blocks = _sample_blocks(place, before, samples, together)
         batches = _missing(place, starts, samples, blocks, 1 if parallel else at_a_time)
         # The manifest comes before the first row, so that a stopped evaluation knows what it is.
         history = _version_history(before, manifest, bool(batches))
@@ -202,10 +205,7 @@ def _manifest(
         "k": list(ks),
         "seed": identity["seed"],
         "data": {"eval": env.metadata["data"]},
-        "packages": versions(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "git": commit_of_package(),
+        **describe_software(),
     }
 
 
@@ -251,16 +251,19 @@ def _version_history(
 
 
 def _sample_blocks(
-    place: RunFolder, before: Mapping[str, Any], samples: int, at_a_time: int
+    place: RunFolder, before: Mapping[str, Any], samples: int, together: int
 ) -> list[int]:
-    """Return how many samples are played together, from the first sample on; those of `before` stay."""
+    """Return how many samples are played together, from the first sample on; those of `before` stay.
+
+    New blocks have at most `together` samples.
+    """
     blocks: list[int] = before.get("sample_blocks", [])
     if before and not blocks:
         # Folders of earlier versions have batches of one sample, maybe of more samples than asked for last.
         numbers = (int(row["sample"]) for _, row in unique_rows(place.episodes))
         blocks = [1] * max(before["samples"], 1 + max(numbers, default=0))
     missing = range(sum(blocks), samples)
-    return [*blocks, *(min(at_a_time, samples - number) for number in missing[::at_a_time])]
+    return [*blocks, *(min(together, samples - number) for number in missing[::together])]
 
 
 def _missing(

@@ -64,11 +64,8 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
         "updates": len(run.batches),
         **identify_inputs(run),
         "data": {"train": train_env.metadata["data"], "eval": run.eval_env.metadata["data"]},
-        "packages": versions(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
+        **describe_software(),
         "threads": torch.get_num_threads(),
-        "git": commit_of_package(),
     }
 
 
@@ -137,6 +134,16 @@ def describe_env(env: DecPOMDPEnv) -> dict[str, Any]:
         "environment": metadata["description"],
         "reward": metadata["reward"],
         **({"numbers": numbers} if numbers else {}),
+    }
+
+
+def describe_software() -> dict[str, Any]:
+    """Look up the versions of packages, Python and platform, and the commit of this package."""
+    return {
+        "packages": versions(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "git": commit_of_package(),
     }
 
 

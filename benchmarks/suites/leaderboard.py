@@ -19,8 +19,12 @@ from rich.table import Table
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation import experiments
-from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult, read_evaluation
-from llm_decpomdp.benchmarks.evaluation.play import REWARD, estimate_measure
+from llm_decpomdp.benchmarks.evaluation.folder import (
+    EvaluationResult,
+    estimate_measure,
+    read_evaluation,
+)
+from llm_decpomdp.benchmarks.evaluation.play import REWARD
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, MethodComparison, compare
 from llm_decpomdp.benchmarks.suites.job import FAILED, is_done, read_status
 from llm_decpomdp.benchmarks.suites.suite import UNTRAINED

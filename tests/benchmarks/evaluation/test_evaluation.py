@@ -12,7 +12,7 @@ import pytest
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Scripted
+from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay, Scripted
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.metrics import evaluation_metrics
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -26,6 +26,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import (
 from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously, measures, read_rollout
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.results import task_name
+from llm_decpomdp.dialogue import Dialogue, DialogueTurn
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.registry import make
@@ -324,6 +325,42 @@ def test_equal_prompts_are_shared_by_models_alone() -> None:
     assert reader.envs == 6
 
 
+def test_equal_texts_after_different_turns_are_not_shared() -> None:
+    env = make("probe-turns-v0")
+    env.reset()
+    later = Dialogue("go", [DialogueTurn("before", Completion("a"))])
+    team = {agent: Asked() for agent in env.possible_agents}
+    for texts in (("go", later), (later, "go")):
+        prompts = [dict.fromkeys(team, text) for text in texts]
+        act_simultaneously(team, [env] * 2, prompts, Timer(), share_prompts=True)
+    assert team["player_0"].calls == [(2, 1)] * 2
+
+
+def test_a_model_computes_at_most_max_rows_of_a_prompt_together(
+    make_word_env: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "MAX_ROWS", 2)
+    env, manifest = make_word_env(num_turns=1), tmp_path / "manifest.json"
+    team = {"left_0": Asked(), "right_0": RandomText()}
+    evaluate(env, team, starts_of(env), samples=3, folder=tmp_path, at_a_time=4)
+    assert json.loads(manifest.read_text())["sample_blocks"] == [2, 1]
+    assert team["left_0"].calls == [(2, 2)] * 3 + [(4, 1), (2, 1)]
+    # Blocks that were written stay.
+    monkeypatch.setattr(run, "MAX_ROWS", 1)
+    evaluate(env, team, starts_of(env), samples=4, folder=tmp_path, at_a_time=4)
+    assert json.loads(manifest.read_text())["sample_blocks"] == [2, 1, 1]
+
+
+def test_texts_in_order_are_given_sample_by_sample(make_word_env: Make, tmp_path: Path) -> None:
+    env = make_word_env(num_turns=1)
+    texts = [f"{number}" for number in range(2 * len(starts_of(env)))]
+    team = {"left_0": Replay(texts), "right_0": RandomText()}
+    evaluate(env, team, starts_of(env), samples=2, folder=tmp_path)
+    rows = rows_of(tmp_path)
+    assert [row["groups"][0]["completions"]["left_0"] for row in rows] == [[text] for text in texts]
+    assert [row["sample"] for row in rows] == sorted([0, 1] * len(starts_of(env)))
+
+
 class ReadsEnv(Constant):
     """Answers by the environment, which may differ where prompts are equal."""
 
@@ -402,7 +439,8 @@ def test_a_folder_tells_what_its_rows_were_made_with(
     env, team = make_word_env(), {"left_0": Gold(), "right_0": Gold()}
 
     def packages(samples: int, version: str) -> list[dict[str, str]]:
-        monkeypatch.setattr(run, "versions", lambda: {"torch": version})
+        versions = "llm_decpomdp.benchmarks.runs.manifest.versions"
+        monkeypatch.setattr(versions, lambda: {"torch": version})
         evaluate(env, team, starts_of(env), samples=samples, folder=tmp_path)
         manifest = json.loads((tmp_path / "manifest.json").read_text())
         sessions = [*manifest.get("earlier", []), manifest]
