@@ -73,7 +73,7 @@ NOT_RUN = {
     "python benchmarks/train_magrpo.py": HOURS,
     "python examples/openenv_client.py": "needs OpenEnv: `make openenv`",
     "python examples/openspiel_tiny_hanabi.py": "needs OpenSpiel: `make openspiel`",
-    "demonstrations mbpp-v0 --split train --programs": "needs a model that solves problems",
+    "llm-decpomdp demonstrations mbpp-v0 --split train --programs": "needs a model that solves problems",
     "python examples/reasoning_gym_sums.py": "needs reasoning-gym: `make reasoning-gym`",
     "python examples/textarena_guess.py": "needs TextArena: `make textarena`",
     "python examples/trl_lockstep.py": "needs TRL, which has an environment of its own: `make trl`",

@@ -22,7 +22,7 @@ from tests.support.processes import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding environment", "ignore:The hub")
 
-MOST_NOT_RUN = 87
+MOST_NOT_RUN = 88
 """Commands and blocks that no test may run; a page that needs more says why in `blocks.NOT_RUN`."""
 
 
