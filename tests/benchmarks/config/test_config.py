@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
@@ -49,6 +50,14 @@ def test_a_configuration_survives_its_file(write: Callable[[str], Path]) -> None
     overrides += ["team={aux_0: a, main_0: b}", "policies={a: {lora: null}, b: {kind: gold}}"]
     config = load_config(None, [*overrides, "external.sandbox_slice=all", "output.name=x"])
     assert load_config(write(config.to_yaml())) == config
+
+
+def test_the_comments_of_the_demo_are_the_defaults(write: Callable[[str], Path]) -> None:
+    text = find_config("demo").read_text(encoding="utf-8")
+    lines = re.findall(r"^ *# (\w+): ", text, re.MULTILINE)
+    assert {"tokens_per_pass", "branch_selection", "stop"} <= {*lines}
+    explicit = write(re.sub(r"^( *)# (?=\w+: )", r"\1", text, flags=re.MULTILINE))
+    assert load_config(explicit) == load_config(find_config("demo"))
 
 
 def test_later_layers_win(write: Callable[[str], Path]) -> None:
