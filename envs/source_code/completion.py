@@ -27,11 +27,19 @@ a single block could also contain.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import ast
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 
 from llm_decpomdp.envs.source_code.chat_text import find_answer
-from llm_decpomdp.envs.source_code.code_blocks import split_blocks
+from llm_decpomdp.envs.source_code.code_blocks import (
+    Attempts,
+    Block,
+    dedent,
+    parts_that_parse,
+    split_blocks,
+)
 from llm_decpomdp.envs.source_code.completion_blocks import CompletionBlocks
 from llm_decpomdp.envs.source_code.parsing import (
     FUNCTIONS,
@@ -41,7 +49,13 @@ from llm_decpomdp.envs.source_code.parsing import (
     returns,
     syntax_tree,
 )
-from llm_decpomdp.envs.source_code.statements import COMPLETE, IMPORTED, SILENT
+from llm_decpomdp.envs.source_code.statements import (
+    COMPLETE,
+    IMPORTED,
+    SILENT,
+    Module,
+    make_module,
+)
 
 FALLBACKS = {
     "reasoning": "characters of reasoning that were removed",
@@ -100,7 +114,7 @@ def read(completion: str, function: str, given: Collection[str] = (), opening: s
     return CompletionReader(completion, given, opening).read(function)
 
 
-class CompletionReader(CompletionBlocks):
+class CompletionReader:
     """Reads several functions out of one completion.
 
     Args:
@@ -114,19 +128,53 @@ class CompletionReader(CompletionBlocks):
     def __init__(
         self, completion: str, given: Collection[str] = (), opening: str = "", prompt: str = ""
     ) -> None:
-        super().__init__(given, opening, prompt)
+        self.outer_names = frozenset(given)
+        self.opening = opening
+        self.prompt = prompt
+        self.modules: list[Module] = []
+        """Blocks, and parts of blocks, that parse."""
+        self.unparsable: list[str] = []
+        """Blocks that do not parse, fenced ones first."""
+        self.parts: list[str] = []
+        """Parts that parse of blocks that do not."""
+        self.attempts = Attempts()
+        # The completion's budget is charged once for each text.
+        self.parse = cache(self.attempts)
         answer = find_answer(completion)  # step 1 of the rule
-        self.fallbacks |= {
+        self.fallbacks = {
             "reasoning": answer.reasoning,
             "after_turn": answer.after_turn,
             "invisible": answer.invisible,
         }
+        """Numbers by names of `FALLBACKS`."""
         if len(answer.text) > MAX_CHARACTERS:
             self.unparsable.append(answer.text[: MAX_CHARACTERS + 1])
             return
-        blocks = split_blocks(answer.text, self.parses)  # step 2
+        blocks = split_blocks(answer.text, self._parses)  # step 2
         self.fallbacks["fences"] = sum(block.fenced for block in blocks)
-        self.add_blocks(blocks)
+        self._add_blocks(blocks)
+
+    def _parses(self, text: str) -> bool:
+        """Check whether a text is code."""
+        return isinstance(self.parse(dedent(text)), ast.Module)
+
+    def _add_blocks(self, blocks: Sequence[Block]) -> None:
+        """Add the blocks of the answer, in order."""
+        texts = [(dedent(block.text), block.fenced) for block in blocks]
+        whole = [(text, fenced, self.parse(text)) for text, fenced in texts]
+        # The rest of the budget is divided among the blocks, so that a hostile first block cannot starve the
+        # others.
+        room = max(self.attempts.room, 0) // max(len(whole), 1)
+        rest: dict[bool, list[str]] = {True: [], False: []}
+        for text, fenced, tree in whole:
+            if isinstance(tree, ast.Module):
+                self.modules.append(make_module(text, tree, fenced))
+                continue
+            for part in parts_that_parse(text, Attempts(room)):
+                self.parts.append(part)
+                self.modules.append(make_module(part, syntax_tree(part), fenced))
+            rest[fenced].append(text)
+        self.unparsable += rest[True] + rest[False]
 
     def read(self, function: str) -> Reading:
         """Read the definition of a function, and the code that goes with it."""
@@ -140,12 +188,27 @@ class CompletionReader(CompletionBlocks):
                 return Reading(block.text, None, True, returns(node), {**self.fallbacks})
         return self._read_parts(function)
 
+    @cached_property
+    def blocks(self) -> CompletionBlocks:
+        """What reads any answer, by steps 3 to 5 of the rule."""
+        return CompletionBlocks(
+            outer_names=self.outer_names,
+            opening=self.opening,
+            prompt=self.prompt,
+            modules=self.modules,
+            unparsable=self.unparsable,
+            parts=self.parts,
+            attempts=self.attempts,
+            parse=self.parse,
+            fallbacks=self.fallbacks,
+        )
+
     def _read_parts(self, function: str) -> Reading:
         """Read any answer, by steps 3 to 5 of the rule."""
-        definition = self.find_definition(function)
+        definition = self.blocks.find_definition(function)
         # A broken attempt counts more than an import, a quotation or an empty body.
         if definition is None or definition.rank < SILENT:
-            attempt = self.broken_attempt(function)
+            attempt = self.blocks.broken_attempt(function)
             if attempt is not None:
                 code, has_return = attempt
                 return Reading(code, _problem(code), True, has_return, self.fallbacks)
@@ -155,7 +218,7 @@ class CompletionReader(CompletionBlocks):
             return Reading(code, _problem(code), False, False, self.fallbacks)
         # Anew: in the choice a quotation has a lower rank. Functions without `return` are SILENT, empty ones STUB.
         rank = self.modules[definition.module].rank(function, definition.statement)
-        code, counts = self.compose([function])
+        code, counts = self.blocks.compose([function])
         fallbacks = {**self.fallbacks, **counts}
         return Reading(code, None, True, rank in (COMPLETE, IMPORTED), fallbacks)
 

@@ -1,21 +1,21 @@
-"""Steps 2 to 5 of the rule of `completion.py`: the best definition among several blocks, and the code to run."""
+"""Steps 3 to 5 of the rule of `completion.py`: the best definition among several blocks, and the code to run."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
-from llm_decpomdp.envs.source_code.code_blocks import (
-    Attempts,
-    Block,
-    bodies,
-    dedent,
-    parts_that_parse,
+from llm_decpomdp.envs.source_code.code_blocks import Attempts, bodies
+from llm_decpomdp.envs.source_code.parsing import (
+    FUNCTIONS,
+    FunctionNode,
+    SyntaxProblem,
+    is_stub,
+    syntax_tree,
 )
-from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, FunctionNode, is_stub, syntax_tree
 from llm_decpomdp.envs.source_code.statements import (
     COMPLETE,
     QUOTE,
@@ -45,49 +45,29 @@ class _Place:
     statement: int
 
 
+@dataclass
 class CompletionBlocks:
-    """The blocks of a completion, and the definitions of functions in them; arguments as of `CompletionReader`."""
+    """The blocks of a completion, and the definitions of functions in them; the fields are those of its reader."""
 
-    def __init__(self, given: Collection[str], opening: str, prompt: str) -> None:
-        self.given = frozenset(given)
-        self.opening = opening
-        self.prompt = prompt
-        self.modules: list[Module] = []
-        """Blocks, and parts of blocks, that parse."""
-        self.unparsable: list[str] = []
-        """Blocks that do not parse, fenced ones first."""
-        self.fallbacks: dict[str, int] = {}
-        """Numbers by names of `completion.FALLBACKS`."""
-        self._parts: list[str] = []
-        """Parts that parse of blocks that do not."""
-        self._attempts = Attempts()
-        # The completion's budget is charged once for each text.
-        self._parse = cache(self._attempts)
-        self._places: dict[str, _Place | None] = {}
-
-    # Step 2: the blocks
-
-    def parses(self, text: str) -> bool:
-        """Check whether a text is code."""
-        return isinstance(self._parse(dedent(text)), ast.Module)
-
-    def add_blocks(self, blocks: Sequence[Block]) -> None:
-        """Add the blocks of the answer, in order."""
-        texts = [(dedent(block.text), block.fenced) for block in blocks]
-        whole = [(text, fenced, self._parse(text)) for text, fenced in texts]
-        # The rest of the budget is divided among the blocks, so that a hostile first block cannot starve the
-        # others.
-        room = max(self._attempts.room, 0) // max(len(whole), 1)
-        rest: dict[bool, list[str]] = {True: [], False: []}
-        for text, fenced, tree in whole:
-            if isinstance(tree, ast.Module):
-                self.modules.append(make_module(text, tree, fenced))
-                continue
-            for part in parts_that_parse(text, Attempts(room)):
-                self._parts.append(part)
-                self.modules.append(make_module(part, syntax_tree(part), fenced))
-            rest[fenced].append(text)
-        self.unparsable += rest[True] + rest[False]
+    outer_names: frozenset[str]
+    """Names that the task and team-mates bind."""
+    opening: str
+    """As of `CompletionReader`."""
+    prompt: str
+    """As of `CompletionReader`."""
+    modules: list[Module]
+    """Blocks, and parts of blocks, that parse; what reads the answer as a body or a method adds to them."""
+    unparsable: list[str]
+    """Blocks that do not parse, fenced ones first."""
+    parts: list[str]
+    """Parts that parse of blocks that do not."""
+    attempts: Attempts
+    """Parser with the budget of the completion."""
+    parse: Callable[[str], ast.Module | SyntaxProblem]
+    """The same parser, which is charged once for each text."""
+    fallbacks: dict[str, int]
+    """Numbers by names of `completion.FALLBACKS`; `body` is added to them."""
+    _places: dict[str, _Place | None] = field(default_factory=dict, init=False)
 
     # Step 3: the definition of a function
 
@@ -128,7 +108,7 @@ class CompletionBlocks:
                 methods = [part for part in node.body if isinstance(part, FUNCTIONS)]
                 if any(part.name == name and not is_stub(part) for part in methods):
                     text = f"{module.text.rstrip()}\n\n\n{call}\n"
-                    tree = self._parse(text)
+                    tree = self.parse(text)
                     if isinstance(tree, ast.Module):
                         self.modules[number] = make_module(text, tree, module.fenced)
                         return max(self._all_places(name))
@@ -138,7 +118,7 @@ class CompletionBlocks:
         """Read the answer as a continuation of the prompt's opening."""
         modules = sorted(self.modules, key=lambda module: not module.fenced)
         texts = [*self.unparsable, *(module.text for module in modules)]
-        for part in bodies(self.opening, texts, self._attempts):
+        for part in bodies(self.opening, texts, self.attempts):
             module = make_module(part, syntax_tree(part), True)
             first = module.statements[0]
             if name in first.definitions and first.rank(name) == COMPLETE:
@@ -156,7 +136,7 @@ class CompletionBlocks:
         for text in self.unparsable:
             # A function in a part that parses is no broken attempt.
             rest = code = text.strip("\n")
-            for part in self._parts:
+            for part in self.parts:
                 rest = rest.replace(part.strip("\n"), "", 1)
             header = rf"^([ \t]*)(?:async[ \t]+)?def[ \t]+{re.escape(function)}[ \t]*\("
             match = re.search(header, rest, re.MULTILINE)
@@ -240,7 +220,7 @@ class CompletionBlocks:
 
     @cached_property
     def _all_names(self) -> frozenset[str]:
-        names = set(self.given)
+        names = set(self.outer_names)
         for module in self.modules:
             for statement in module.statements:
                 names |= all_bound(statement.node)
@@ -265,7 +245,7 @@ class CompletionBlocks:
         if not elsewhere:
             return []
         # Names that the code itself, the task or team-mates bind are not needed from other blocks.
-        bound = set(self.given)
+        bound = set(self.outer_names)
         for number in bases:
             for index, statement in enumerate(self.modules[number].statements):
                 bound |= statement.bound if index not in dropped[number] else set()
