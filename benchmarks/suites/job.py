@@ -167,8 +167,8 @@ def make_jobs(suite: Suite, output: Path, only: Sequence[str] = ()) -> list[Job]
 
     def rank(arm: Arm, seed: int) -> int:
         """Return the place of a seed in the arm, and never before the same seed of the initial team."""
-        own = arm.seeds.index(seed)
-        return max(own, rank(arm_of[arm.initial_team], seed)) if arm.initial_team else own
+        place = arm.seeds.index(seed)
+        return max(place, rank(arm_of[arm.initial_team], seed)) if arm.initial_team else place
 
     return sorted(jobs, key=lambda job: rank(job.arm, job.seed))
 
@@ -213,10 +213,10 @@ def require_initial_teams(jobs: Sequence[Job]) -> None:
             continue
         if not (team / MANIFEST).is_file():
             name = job.arm.initial_team
-            done = read_status(first).get("state") == DONE
+            is_over = read_status(first).get("state") == DONE
             raise ConfigError(
                 f"arm {job.arm.name} trains the team of {name}, and {team} does not exist: "
-                + (f"remove {first}, and train it again" if done else f"add --only {name}")
+                + (f"remove {first}, and train it again" if is_over else f"add --only {name}")
             )
 
 
@@ -231,11 +231,11 @@ def refuse_others(jobs: Sequence[Job]) -> None:
         results = (job.folder / name for name in ("manifest.json", "training/config.yaml"))
         if not any(path.exists() for path in results):
             continue
-        stored = json.loads((job.folder / "job.json").read_text(encoding="utf-8"))
-        before, first = stored["identity"], job.initial_job
-        if first is not None and stored.get("initial_identity") is not None:
+        content = json.loads((job.folder / "job.json").read_text(encoding="utf-8"))
+        before, first = content["identity"], job.initial_job
+        if first is not None and content.get("initial_identity") is not None:
             now = planned.get(first) or _read_identity(first)
-            if now is not None and any(differences(stored["initial_identity"], now)):
+            if now is not None and any(differences(content["initial_identity"], now)):
                 raise ConfigError(
                     f"{job.folder} holds results of a team that another {job.arm.initial_team} had trained: "
                     "choose another --output, or remove that folder"

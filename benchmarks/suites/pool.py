@@ -209,9 +209,7 @@ class RayPool:
                     resources = {"num_cpus": cores, "num_gpus": job.arm.gpus}
                     task = self._ray.remote(run_job).options(max_retries=MAX_RETRIES, **resources)
                     # Ray starts a task after those whose results are its arguments; they stand before it.
-                    first = [
-                        call for call, other in calls.items() if other.folder == job.initial_job
-                    ]
+                    first = [call for call, peer in calls.items() if peer.folder == job.initial_job]
                     calls[task.remote(job.folder.absolute(), cores, *first)] = job
                 while calls:
                     self._collect(calls)

@@ -173,8 +173,8 @@ def _check_initial_team(arm: Arm, earlier: Sequence[Arm], where: str) -> None:
         raise ConfigError(f"{where}: {arm.method} does not train: drop `initial_team`")
     sources = {peer.name: peer for peer in earlier if peer.trains}
     if arm.initial_team not in sources:
-        said = unknown("arm", arm.initial_team, sources)
-        raise ConfigError(f"{where}: initial_team: {said}, which train and stand before this arm")
+        text = unknown("arm", arm.initial_team, sources)
+        raise ConfigError(f"{where}: initial_team: {text}, which train and stand before this arm")
     missing = [seed for seed in arm.seeds if seed not in sources[arm.initial_team].seeds]
     if missing:
         raise ConfigError(

@@ -24,10 +24,11 @@ LONG = """# Waits in the middle for as long as it is held.
 config: demo
 override: ["env.id='tests.held_envs:held-v0'", output.report=false]
 tasks: 1
-samples: 70
+samples: 65
 cells: [{method: random, seeds: [0, 1]}]
 """
-EPISODES = 70
+EPISODES = 65
+"""A batch, and one episode, which the main thread plays, so that it can be stopped while it is held."""
 
 PATIENCE = 180
 """Seconds until a process that should end by itself is said to hang."""
