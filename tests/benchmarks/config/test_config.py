@@ -358,7 +358,7 @@ def test_a_shipped_configuration_says_itself_what_others_may_have_otherwise(path
     if load_stored_config(path).env.num_turns > 1:
         for key in ("mode", "original_prompt", "previous_response"):
             assert f"\n  {key}:" in text, key
-    elif "early_termination_threshold" in text:
+    elif re.search(r"^ *early_termination_threshold", text, re.MULTILINE):  # no comment
         assert "\n  early_termination_weight:" in text
 
 
