@@ -68,7 +68,8 @@ class EvalSize:
     train_env: str | None = None
     """Environment of the training, such as one with another reward; null takes `env.id`."""
     initial_team: str | None = None
-    """Earlier arm whose trained team, with the same seed, is trained further; null takes the configuration's."""
+    """Earlier arm whose final team of the same seed is trained further, named as in `against`; null takes the
+    configuration's team."""
     against: str | None = None
     """Name of the arm to compare with, or of its entry or method within the same configuration; null takes the
     untrained team."""
@@ -160,40 +161,49 @@ def load_suite(path: Path) -> Suite:
             raise ConfigError(
                 f"{path}: two arms are called {name!r}; give one of them another `name`"
             )
-    for i, arm in enumerate(arms):
-        _check_initial_team(arm, arms[:i], f"{path}: {arm.name}")
-    compared = [replace(arm, against=_against(arm, arms, f"{path}: {arm.name}")) for arm in arms]
-    return Suite(path.stem, description(path), path, tuple(compared))
+    named = [
+        replace(
+            arm,
+            initial_team=_initial_team(arm, arms[:i], f"{path}: {arm.name}"),
+            against=_against(arm, arms, f"{path}: {arm.name}"),
+        )
+        for i, arm in enumerate(arms)
+    ]
+    return Suite(path.stem, description(path), path, tuple(named))
 
 
-def _check_initial_team(arm: Arm, earlier: Sequence[Arm], where: str) -> None:
+def _initial_team(arm: Arm, earlier: Sequence[Arm], where: str) -> str | None:
+    """Return the full name of the arm whose team is trained further, which must train the same seeds before."""
     if arm.initial_team is None:
-        return
+        return None
     if not arm.trains:
         raise ConfigError(f"{where}: {arm.method} does not train: drop `initial_team`")
     sources = {peer.name: peer for peer in earlier if peer.trains}
-    if arm.initial_team not in sources:
-        text = unknown("arm", arm.initial_team, sources)
-        raise ConfigError(f"{where}: initial_team: {text}, which train and stand before this arm")
-    missing = [seed for seed in arm.seeds if seed not in sources[arm.initial_team].seeds]
+    name = _find_arm("initial_team", arm.initial_team, arm, [*sources.values()], where)
+    missing = [seed for seed in arm.seeds if seed not in sources[name].seeds]
     if missing:
         raise ConfigError(
-            f"{where}: initial_team: {arm.initial_team} has no seed {missing[0]}: add it there, or drop it here"
+            f"{where}: initial_team: {name} has no seed {missing[0]}: add it there, or drop it here"
         )
+    return name
 
 
 def _against(arm: Arm, arms: Sequence[Arm], where: str) -> str | None:
-    """Return the full name of the arm to compare with, which may be given by a part of its name or its method."""
-    name = arm.against
+    """Return the full name of the arm to compare with."""
     rest = [peer for peer in arms if peer is not arm]
-    names = [peer.name for peer in rest]
-    if name is None or name in names:
+    return None if arm.against is None else _find_arm("against", arm.against, arm, rest, where)
+
+
+def _find_arm(key: str, name: str, arm: Arm, peers: Sequence[Arm], where: str) -> str:
+    """Return the full name of a peer, given by its name, by a part of it, or by its method."""
+    names = [peer.name for peer in peers]
+    if name in names:
         return name
-    alike = [peer for peer in rest if peer.config == arm.config]
+    alike = [peer for peer in peers if peer.config == arm.config]
     fitting = [peer.name for peer in alike if f"-{name}-" in f"-{peer.name}-"]
     fitting = fitting or [peer.name for peer in alike if peer.method == name]
     if len(fitting) != 1:
-        raise ConfigError(f"{where}: against: {unknown('arm', name, fitting or names)}")
+        raise ConfigError(f"{where}: {key}: {unknown('arm', name, fitting or names)}")
     return fitting[0]
 
 

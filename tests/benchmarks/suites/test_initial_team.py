@@ -103,7 +103,7 @@ def test_a_job_waits_for_its_initial_team(tmp_path: Path) -> None:
     ("arms", "message"),
     [
         ("[{method: train}, {method: gold, initial_team: train}]", "gold does not train: drop"),
-        ("[{method: train, initial_team: train}]", "unknown arm 'train'.*stand before this arm"),
+        ("[{method: train, initial_team: train}]", "unknown arm 'train'"),
         ("[{method: gold}, {method: train, initial_team: gold}]", "unknown arm 'gold'"),
         (
             "[{method: train}, {name: a, method: train, initial_team: train, seeds: [0, 1]}]",
@@ -114,3 +114,16 @@ def test_a_job_waits_for_its_initial_team(tmp_path: Path) -> None:
 def test_wrong_initial_teams_are_refused(arms: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
         read(tmp_path, f"config: demo\narms: {arms}\n")
+
+
+def test_an_entry_of_several_configurations_names_its_initial_team_once(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    entries = "{name: a, method: train}, {name: b, method: train, initial_team: a}"
+    path.write_text(f"config: [demo, magrpo_he_config]\narms: [{entries}]\n")
+    arms = {arm.name: arm.initial_team for arm in load_suite(path).arms}
+    assert arms == {
+        "a-demo": None,
+        "a-magrpo_he": None,
+        "b-demo": "a-demo",
+        "b-magrpo_he": "a-magrpo_he",
+    }
