@@ -7,6 +7,7 @@ format, or of a single row.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo.exc import TorchDynamoException
 from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -30,14 +32,20 @@ BACKEND = "inductor"
 MOST_CODES = 64
 """Largest number of kinds of passes that are compiled; further ones are computed without."""
 
+LONGEST_MESSAGE = 400
+"""Most characters of an error that a warning quotes."""
+
 CACHE_ARGUMENTS = ("cache", "past_key_values")
 """Names of a layer's argument for keys and values, in the versions of transformers."""
+
+logger = logging.getLogger(__name__)
 
 
 class CompiledLayers(AbstractContextManager[None]):
     """A context in which the decoder layers of a model compute with compiled code.
 
     Modules are not wrapped, so weights keep their names. With a cache, only passes of `StaticSteps` are compiled.
+    If the compiler fails, a warning names its error, and the layers compute without compiled code from then on.
 
     Args:
         model: A transformers model, or a peft model around one.
@@ -62,7 +70,7 @@ class CompiledLayers(AbstractContextManager[None]):
                 f"model.compile compiles layers that transformers marks, and a model of type "
                 f"{unwrap_peft(model).config.model_type!r} has none: set model.compile=false"
             )
-        self._codes = {kind: _compile(_forward_of(kind)) for kind in {*map(type, self._layers)}}
+        self._codes = {kind: _LayerCode(_forward_of(kind)) for kind in {*map(type, self._layers)}}
 
     def __enter__(self) -> None:
         for index, layer in enumerate(self._layers):
@@ -94,6 +102,37 @@ def _forward_of(kind: Any) -> Callable[..., Any]:
     """Return the pass of a kind of layers without what transformers puts around it for checkpoints."""
     forward: Callable[..., Any] = kind.forward.__wrapped__
     return forward
+
+
+class _LayerCode:
+    """The compiled pass of a kind of layers, or the plain one after the compiler has failed."""
+
+    def __init__(self, forward: Callable[..., Any]) -> None:
+        self._plain, self._compiled = forward, _compile(forward)
+        self._failed = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._failed:
+            # Code is made at the first pass of each kind, which may come late in a run.
+            try:
+                return self._compiled(*args, **kwargs)
+            except TorchDynamoException as error:
+                self._failed = True
+                logger.warning(
+                    "torch.compile failed, and the layers compute without compiled code from now on: %s. Set "
+                    "model.compile=false, or repair the compiler",
+                    describe_failure(error),
+                )
+        return self._plain(*args, **kwargs)
+
+
+def describe_failure(error: Exception) -> str:
+    """Return the kind and the message of an error in one line, and of a compiler's error those of its cause."""
+    cause = getattr(error, "inner_exception", error)
+    message = " ".join(str(cause).split())
+    if len(message) > LONGEST_MESSAGE:  # a compiler's output has the reason at its end
+        message = f"{message[: LONGEST_MESSAGE // 2]} ... {message[-LONGEST_MESSAGE // 2 :]}"
+    return f"{type(cause).__name__}: {message}"
 
 
 def _compile(forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -45,6 +45,8 @@ class AdaptedModel:
         self._fuses = fused_kernels  # after the first use, whether the model agrees with them
         self._compiled = CompiledLayers(model, fused_kernels) if compile else None
         self._learns_compiled = compile  # after the first use, whether the model agrees with them
+        self.samples_compiled = compile
+        """Whether compiled layers are used for sampling; after the first use, whether the model agrees."""
         self._in_kernels = False  # whether the present pass is one of `_kernels`
         if gradient_checkpointing:
             self._enable_checkpointing()

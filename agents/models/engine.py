@@ -241,7 +241,7 @@ class ModelEngine(AdaptedModel):
         with (
             self._rounded(dtype),
             decoding(self.model),
-            self._compiled or nullcontext(),
+            self._compiled if self._compiled and self.samples_compiled else nullcontext(),
             batched_adapters(self.model, adapters)
             if stack
             else nullcontext(ignore_adapters) as set_adapters,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from llm_decpomdp.agents.inference.compiled import describe_failure
 from llm_decpomdp.agents.inference.fused import can_fuse_kernels, fused_kernels
 from llm_decpomdp.agents.inference.log_probs import (
     Rows,
@@ -86,12 +87,20 @@ def choose_sampling_method(
 ) -> SamplingMethod:
     """Return the fastest sampling method that agrees with a plain pass for the first prompt of each adapter.
 
-    The samples of the check have a separate random stream and are dropped.
+    The samples of the check have a separate random stream and are dropped. Compiled layers that fail or disagree
+    are not used for sampling any more.
 
     Raises:
         MismatchError: If no method agrees.
     """
     probes = _probes(prompts)
+    if start is sample_static and engine.samples_compiled:
+        compiled = partial(_sampling_difference, engine, start, probes)
+        reason = _failure(lambda: disagreement(engine.compute_dtype, compiled), "a plain pass")
+        if reason is None:
+            return start
+        engine.samples_compiled = False
+        _warn_of_compiling("sampling", reason)
     first: float | None = None
     for method in METHODS[METHODS.index(start) :]:
         measure = partial(_sampling_difference, engine, method, probes)
@@ -231,8 +240,17 @@ def agrees_with_compiled_layers(
     """
     reason = _kernels_failure(model, dtype, tokens, kernels, tiled)
     if reason:
-        logger.warning("model.compile has no effect on learning with this model: %s", reason)
+        _warn_of_compiling("learning", reason)
     return not reason
+
+
+def _warn_of_compiling(work: str, reason: str) -> None:
+    logger.warning(
+        "model.compile has no effect on %s with this model: %s. Set model.compile=false, or repair the compiler "
+        "if it is the cause",
+        work,
+        reason,
+    )
 
 
 def _kernels_failure(
@@ -241,9 +259,13 @@ def _kernels_failure(
     """Return why packed rows of tokens with other kernels differ from plain rows; `None` if they do not."""
 
     def score(model: Any, prompt: Sequence[int], rows: Rows, divisor: float) -> Tensor:
-        # With a gradient, so that the code of learning is compiled.
+        # With a gradient, so that the code of learning is compiled, also that of its backward pass.
         with torch.enable_grad(), kernels():
-            return log_probs_of_prompts(model, [(prompt, rows)], divisor, tiled=tiled).detach()
+            values = log_probs_of_prompts(model, [(prompt, rows)], divisor, tiled=tiled)
+            trained = [weight for weight in model.parameters() if weight.requires_grad]
+            if trained:
+                torch.autograd.grad(values.sum(), trained, allow_unused=True)
+            return values.detach()
 
     prompt, rows = _probe_rows(tokens)
     return _scoring_failure(model, dtype, score, prompt, rows)
@@ -268,15 +290,20 @@ def _scoring_failure(
     model: Any, dtype: torch.dtype, method: ScoringMethod, prompt: Sequence[int], rows: Rows
 ) -> str | None:
     """Return why a method does not give the log-probabilities of plain rows; `None` if it does."""
+    return _failure(lambda: _scoring_difference(model, dtype, method, prompt, rows), "plain rows")
+
+
+def _failure(measure: Callable[[], float | None], expected: str) -> str | None:
+    """Return the error or the difference that a measurement finds, in words; `None` if there is neither."""
     try:
-        difference = _scoring_difference(model, dtype, method, prompt, rows)
+        difference = measure()
     except torch.OutOfMemoryError:
         raise
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
+        return describe_failure(error)
     if difference is None:
         return None
-    return f"log-probabilities differ by {difference:.3g} nats a token from those of plain rows"
+    return f"log-probabilities differ by {difference:.3g} nats a token from those of {expected}"
 
 
 @torch.no_grad()

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from functorch.compile import nop
 from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
 
 from llm_decpomdp.agents.inference import compiled
 from llm_decpomdp.agents.inference.compiled import CompiledLayers
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
+from llm_decpomdp.agents.inference.sampler import sample_static
 from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.single_model import load_policy
@@ -236,17 +240,117 @@ def test_quantized_weights_are_an_error() -> None:
         ModelOptions(compile=True, quantization="8bit", lora={"r": 2})
 
 
+def no_code(*_: Any, **__: Any) -> Any:
+    """Fail as a backend, or as a pass."""
+    raise RuntimeError("no code")
+
+
+def wrong_states(_: Any, states: Tensor, **__: Any) -> Tensor:
+    return states.flip(-1)
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], None]]:
+    """Set the backend of `torch.compile`."""
+    torch._dynamo.reset()
+    yield partial(monkeypatch.setattr, compiled, "BACKEND")
+    torch._dynamo.reset()
+
+
+def assert_one_warning(caplog: pytest.LogCaptureFixture, *parts: str) -> None:
+    (warning,) = [r.message for r in caplog.records if r.levelno >= logging.WARNING]
+    assert all(part in warning for part in (*parts, "Set model.compile=false"))
+
+
+def sampled_tokens(policy: Any, engine: ModelEngine) -> list[tuple[int, ...]]:
+    policy.engine = engine
+    policy.seed(0)
+    return [c.tokens for group in policy.generate(["abc", "a"], 3) for c in group]
+
+
+def test_after_an_error_of_the_compiler_a_model_samples_and_learns_with_plain_layers(
+    make_policy: Make, backend: Callable[[Any], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    backend(no_code)
+    policy = make_policy()
+    plain = ModelEngine(
+        policy.model, policy.tokenizer, compute_dtype="float32", caching=Caching(static_cache=True)
+    )
+    engine = engine_of(policy, caching=Caching(static_cache=True))
+    with caplog.at_level(logging.WARNING):
+        assert sampled_tokens(policy, engine) == sampled_tokens(policy, plain)
+        for learner in (plain, engine):
+            assert torch.equal(
+                learner.log_probs_of_prompts(PROMPTS, 0.7), plain.log_probs_of_prompts(PROMPTS, 0.7)
+            )
+    assert engine.sampling_method is sample_static
+    assert_one_warning(caplog, "torch.compile failed", "RuntimeError: no code")
+
+
+def test_an_error_of_the_compiler_late_in_a_run_does_not_end_it(
+    make_policy: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def compile_until_it_fails(forward: Any) -> Any:
+        failing = torch.compile(forward, backend=no_code)
+        return lambda *args, **kwargs: (failing if fails else forward)(*args, **kwargs)
+
+    fails = False
+    monkeypatch.setattr(compiled, "_compile", compile_until_it_fails)
+    policy = make_policy()
+    engine, expected = engine_of(policy), policy.engine.log_probs(PROMPT, ROWS, 1.0)
+    for fails in (False, True, True):
+        with caplog.at_level(logging.WARNING), torch.set_grad_enabled(not fails):
+            assert torch.equal(engine.log_probs(PROMPT, ROWS, 1.0), expected)
+    assert_one_warning(caplog, "torch.compile failed", "RuntimeError: no code")
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [(no_code, "RuntimeError: no code"), (wrong_states, "log-probabilities differ by")],
+)
+def test_compiled_layers_that_fail_or_disagree_are_not_used_for_sampling(
+    make_policy: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    layer: Any,
+    reason: str,
+) -> None:
+    policy = make_policy()
+    plain = ModelEngine(
+        policy.model, policy.tokenizer, compute_dtype="float32", caching=Caching(static_cache=True)
+    )
+    monkeypatch.setattr(compiled, "_compile", lambda _: layer)
+    engine = engine_of(policy, caching=Caching(static_cache=True))
+    with caplog.at_level(logging.WARNING):
+        assert sampled_tokens(policy, engine) == sampled_tokens(policy, plain)
+        sampled_tokens(policy, engine)
+    assert engine.sampling_method is sample_static
+    assert_one_warning(caplog, "model.compile has no effect on sampling with this model", reason)
+
+
 def test_a_model_that_cannot_be_compiled_learns_without(
     make_policy: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("no code")
-
     policy = make_policy()
     expected = policy.engine.log_probs(PROMPT, ROWS, 1.0)
-    monkeypatch.setattr(compiled, "_compile", lambda _: fail)
+    monkeypatch.setattr(compiled, "_compile", lambda _: no_code)
     engine = engine_of(policy)
     with caplog.at_level(logging.WARNING):
         found = engine.log_probs(PROMPT, ROWS, 1.0)
+    assert torch.equal(found, expected)
+    reason = "model.compile has no effect on learning with this model: RuntimeError: no code"
+    assert_one_warning(caplog, reason)
+
+
+@pytest.mark.slow
+def test_a_model_whose_backward_pass_cannot_be_compiled_learns_without(
+    make_policy: Make, backend: Callable[[Any], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    backend(aot_autograd(fw_compiler=nop, bw_compiler=no_code))
+    policy = make_policy()
+    expected = gradients(policy.model, policy.engine.log_probs(PROMPT, ROWS, 1.0))
+    engine = engine_of(policy)
+    with caplog.at_level(logging.WARNING, "llm_decpomdp"):
+        found = gradients(policy.model, engine.log_probs(PROMPT, ROWS, 1.0))
     assert torch.equal(found, expected)
     assert "model.compile has no effect on learning with this model: RuntimeError" in caplog.text
