@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.registry import register, register_collection
+from llm_decpomdp.specs import register, register_collection
 from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from llm_decpomdp.envs.coding.division import measure_divisions as measure_divisions
     from llm_decpomdp.envs.coding.env import coding_env as coding_env
     from llm_decpomdp.envs.datasets.classeval import ClassTask as ClassTask
-    from llm_decpomdp.envs.datasets.humaneval import CodeTask as CodeTask
+    from llm_decpomdp.envs.datasets.code_task import CodeTask as CodeTask
     from llm_decpomdp.envs.sandbox import Execution as Execution
     from llm_decpomdp.envs.sandbox import Limits as Limits
     from llm_decpomdp.envs.sandbox import Program as Program

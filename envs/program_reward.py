@@ -1,8 +1,7 @@
 """What the rewards of all families of code share.
 
 Outcomes of tests as details and infos, uses of helpers by the entry function, tests that must be reached as often
-as by a correct program, the agent whose line of a merged class raised an exception, and a warning about tests that
-do not end.
+as by a correct program, and a warning about tests that do not end.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from typing import Any, ClassVar, TypeVar
 
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.sandbox.program import ENDLESS
-from llm_decpomdp.envs.source_code.classes import Merged
 from llm_decpomdp.envs.source_code.completion import FALLBACKS
-from llm_decpomdp.interfaces import Component
+from llm_decpomdp.protocols import Component
 
 USED, IGNORED, NOT_CALLED, UNKNOWN = "used", "ignored", "not called", "unknown"
 """Uses of a helper when the program runs; unknown where no test passes."""
@@ -97,18 +95,6 @@ def require_reached(sandbox: Sandbox, correct: Program, tests: Tests) -> Tests:
     execution = sandbox.run(correct, tests)
     pairs = zip(execution.reached, execution.tests, strict=True)
     return tests.require_reached([times if test.passed else 0 for times, test in pairs])
-
-
-def attribute_lines(execution: Execution, merged: Merged, origin: str) -> Execution:
-    """Return the execution of a merged class, of this origin, with the agents whose lines raised."""
-
-    def attribute_line(test: Outcome) -> Outcome:
-        place = merged.place(test.line) if test.origin == origin else None
-        agent, line = place or ("", 0)
-        return replace(test, origin=agent, line=line)
-
-    error = execution.error and attribute_line(execution.error)
-    return replace(execution, tests=tuple(map(attribute_line, execution.tests)), error=error)
 
 
 # Tests that do not end: each new program costs the whole time limit until the row of the data is mended

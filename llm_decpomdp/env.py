@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -12,21 +11,18 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
+from llm_decpomdp.episode_state import EpisodeState
 from llm_decpomdp.interfaces import (
     Episode,
     Info,
-    Mode,
-    Reward,
-    Role,
     Task,
-    TaskLoader,
-    TaskSet,
     Turn,
     Verdict,
     check_prompts,
     evaluate_reward,
     next_prompts,
 )
+from llm_decpomdp.protocols import Mode, Reward, Role
 from llm_decpomdp.rendering import describe_reward, print_turn, transcript
 from llm_decpomdp.spaces import (
     MAX_ACTION_LENGTH,
@@ -35,6 +31,7 @@ from llm_decpomdp.spaces import (
     read_actions,
     requested_task,
 )
+from llm_decpomdp.task_set import TaskLoader, TaskSet
 from llm_decpomdp.turn_taking import agents_to_act, present_agents
 from llm_decpomdp.utils.text import visible, warn
 from llm_decpomdp.validation import check_flags, check_whole, unknown
@@ -42,7 +39,7 @@ from llm_decpomdp.validation import check_flags, check_whole, unknown
 MAX_STATE_LENGTH = 100_000_000
 
 
-class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingzoo has no types
+class DecPOMDPEnv(EpisodeState, ParallelEnv[str, str, str]):  # type: ignore[misc]  # of pettingzoo
     """A cooperative task for a team of text agents, as a PettingZoo parallel environment.
 
     Observations are prompts, actions are text completions, and every agent receives the same reward: the
@@ -51,7 +48,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     ever truncates.
 
     By default all agents act in every turn and finish together. A mode with `acting` or `present` changes that
-    (`llm_decpomdp.interfaces.Mode`): agents then wait for others, leave early or join late. A waiting agent
+    (`llm_decpomdp.protocols.Mode`): agents then wait for others, leave early or join late. A waiting agent
     observes the empty text, its info `acting` is 0, and an action that is supplied for it is ignored.
 
     Correct completions and secrets are no methods of it, since other libraries offer the public methods of an
@@ -132,13 +129,6 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     # Identity
 
     @property
-    def tasks(self) -> TaskSet:
-        """The loaded problems."""
-        if not isinstance(self._tasks, TaskSet):
-            self._tasks = self._tasks()
-        return self._tasks
-
-    @property
     def turn_based(self) -> bool:
         """Whether agents may have to wait for others."""
         return hasattr(self.mode, "acting")
@@ -183,29 +173,6 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
     def action_space(self, agent: str) -> UnicodeText:
         """Return the space of `agent`'s completions."""
         return self.action_spaces[agent]
-
-    @property
-    def np_random(self) -> np.random.Generator:
-        """The environment's own generator; only drawing a task uses it."""
-        if self._rng is None:
-            self._rng, _ = seeding.np_random()
-        return self._rng
-
-    @property
-    def episode(self) -> Episode:
-        """The current state.
-
-        Raises:
-            ResetNeeded: Before the first `reset`.
-        """
-        if self._episode is None:
-            raise ResetNeeded("call reset() before anything else")
-        return self._episode
-
-    @property
-    def task(self) -> Task:
-        """The current episode's problem."""
-        return self.tasks.find(self.episode.task_id)
 
     # The Dec-POMDP
 
@@ -333,54 +300,11 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
                 infos[agent]["acting"] = float(agent in acting)
         return infos
 
-    # The state as a value
+    # As texts
 
     def state(self) -> str:
         """Return the global state as text, for a central critic: every agent's prompts, completions, verdicts."""
         return transcript(self)
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the exact state as a JSON-able dictionary, the random generator included."""
-        return {
-            "env": self.name,
-            "agents": list(self.agents),
-            "episode": self.episode.to_json(),
-            "rng": self.np_random.bit_generator.state,
-        }
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Continue from a `snapshot`, in this or another environment of the same kind.
-
-        Raises:
-            ValueError: If the snapshot is of another environment.
-            KeyError: If its task is not in this environment's data.
-        """
-        if snapshot["env"] != self.name:
-            raise ValueError(f"a snapshot of {snapshot['env']!r} cannot restore {self.name!r}")
-        if "inner" in snapshot:  # a wrapper's own state is around the environment's
-            raise ValueError(
-                f"a snapshot of a wrapped environment cannot restore {self.name!r} without the wrapper, such as a "
-                "channel"
-            )
-        episode = Episode.from_json(snapshot["episode"])
-        # Raises here, before any state changes, if the task is of other data.
-        self.tasks.find(episode.task_id)
-        if set(episode.prompts) != set(self.possible_agents):
-            raise ValueError(
-                f"the snapshot's agents {sorted(episode.prompts)} are not {self.possible_agents}"
-            )
-        self._episode = episode
-        self.agents = list(snapshot["agents"])
-        self._rng = _generator(snapshot["rng"])
-
-    def fork(self) -> DecPOMDPEnv:
-        """Return an independent environment in the same state; parts, loaded tasks and spaces are shared."""
-        twin = copy.copy(self)
-        twin.agents = list(self.agents)
-        twin._rng = _generator(self.np_random.bit_generator.state)
-        return twin
-
-    # For people
 
     def render(self) -> str | None:
         """Return the transcript so far (`ansi`), or print its newest part (`human`).
@@ -394,10 +318,3 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pettingz
         else:
             print_turn(self)
         return None
-
-
-def _generator(state: Any) -> np.random.Generator:
-    """Return a generator that goes on from the state of another one; a deep copy takes four times as long."""
-    bits = np.random.PCG64(0)
-    bits.state = state
-    return np.random.Generator(bits)

@@ -1,6 +1,6 @@
-"""The data and the protocols of an environment: verdicts, episodes, tasks, roles, rewards and modes.
+"""The data of an environment: verdicts, episodes and tasks, and the calls of its reward and its mode.
 
-An environment calls its reward and mode by the functions at the end, which check what these return.
+The calls check what the two return. Their protocols are in `protocols.py`, and sets of tasks in `task_set.py`.
 
 The records of an episode are immutable and turn into JSON and back, so that an environment's state is a value: it
 can be copied, stored, sent to another process and compared.
@@ -9,17 +9,11 @@ can be copied, stored, sent to another process and compared.
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import math
 import reprlib
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
-from typing import Any, Protocol
-
-from llm_decpomdp.validation import unknown
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -85,9 +79,6 @@ class Episode:
         return cls(data["task_id"], turns, dict(data["prompts"]))
 
 
-# The problems of an environment, wherever they come from
-
-
 @dataclass(frozen=True)
 class Task:
     """One problem; families add their own fields in subclasses."""
@@ -107,182 +98,11 @@ class Task:
         return ()
 
 
-@dataclass(frozen=True)
-class TaskSet:
-    """An ordered, loaded set of tasks, with its origin."""
-
-    tasks: tuple[Task, ...]
-    name: str
-    source: str
-    """`hub`, `package`, `bundled` or the path of a file."""
-    split: str
-    revision: str = ""
-    """The hub's commit; empty where they are not from the hub."""
-    stand_in: bool = False
-    """True where these are our own problems in place of the benchmark's."""
-    excluded: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the tasks that are left out, with the reasons."""
-
-    def __post_init__(self) -> None:
-        """Raise a `ValueError` for a set without tasks, or with two tasks of one id."""
-        if not self.tasks:
-            raise ValueError(
-                f"the task set {self.name!r} ({self.source}, split {self.split!r}) is empty: give it at least one "
-                "task"
-            )
-        if len(self.positions) < len(self.tasks):
-            (task_id, count), *_ = Counter(task.task_id for task in self.tasks).most_common(1)
-            raise ValueError(
-                f"the task set {self.name!r} has {count} tasks with the id {task_id!r}: give each its own, since "
-                "runs and evaluations find tasks by their ids"
-            )
-
-    @property
-    def known_issues(self) -> dict[str, str]:
-        """Ids of the tasks that are known to be wrong, with the reasons."""
-        return {t.task_id: t.known_issue for t in self.tasks if t.known_issue is not None}
-
-    def __len__(self) -> int:
-        return len(self.tasks)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> TaskSet:
-        """Return itself: nothing in it changes, and a copy of an environment should not copy the data."""
-        return self
-
-    @cached_property
-    def positions(self) -> Mapping[str, int]:
-        """Task id to position."""
-        return {task.task_id: position for position, task in enumerate(self.tasks)}
-
-    def find(self, task_id: object) -> Task:
-        """Return the task with this id.
-
-        Raises:
-            KeyError: If there is none; the text names the nearest id.
-        """
-        if task_id not in self.positions:
-            raise KeyError(unknown("task_id", task_id, self.positions))
-        return self.tasks[self.positions[str(task_id)]]
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits of a SHA-256 over the data of every task; our notes don't count."""
-        # A new note about a known issue must not make the data of old runs look changed.
-        rows = [asdict(replace(task, known_issue=None)) for task in self.tasks]
-        text = json.dumps(rows, sort_keys=True)
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-    def describe(self) -> dict[str, Any]:
-        """Return the JSON-able identity of the data, for metadata, manifests and reports."""
-        return {
-            "name": self.name,
-            "source": self.source,
-            "split": self.split,
-            "revision": self.revision,
-            "rows": len(self),
-            "stand_in": self.stand_in,
-            "known_issues": self.known_issues,
-            "excluded": dict(self.excluded),
-            "fingerprint": self.fingerprint,
-        }
-
-
-TaskLoader = Callable[[], TaskSet]
-"""Loads the tasks when they are first needed, so that building an environment stays cheap."""
-
-
-# The parts of an environment, beside its tasks: roles, a reward and a mode
-
-
 MODES = ("level_feedback", "level_passed", "passed", "plain", "expert_edits", "code_feedback")
 """Names of the modes in this library, which mean the same in every environment that has them."""
 
 Info = dict[str, float]
 """The numbers that accompany an observation."""
-
-
-class Role(Protocol):
-    """A member of the team.
-
-    With an attribute `history` that is true, `reference` also takes the turns so far: `reference(task, turns)`.
-    """
-
-    @property
-    def agent(self) -> str:
-        """The agent's id, such as `main_0`."""
-        ...
-
-    def reference(self, task: Any) -> str | None:
-        """Return a correct completion for this role in its team, where the data has one."""
-        ...
-
-
-@dataclass(frozen=True)
-class Component:
-    """The description of a component of a reward, for those who read a report."""
-
-    text: str = ""
-    """Condition and points, in a sentence."""
-    form: bool = False
-    """True if the form of the answers alone earns it, however wrong they are."""
-
-
-class Reward(Protocol):
-    """Judges joint completions.
-
-    Attributes that a reward may have: `maximum`, the most that a turn can earn; `info_keys`, the names of the
-    numbers in `Verdict.details` that the infos repeat; `notes`, a function of `Verdict.details` that returns lines
-    for the transcript; `own_components`, the names of the points in `Verdict.own`; `history`, true if the reward
-    also takes the earlier turns of the episode: `reward(task, completions, turns=turns)`; `strategies`, the
-    scripted teams that `check rewards` plays; `known_scores`, a function of the environment that returns exact
-    mean scores by name, of which evaluations use `optimum` and `silent`; `cumulative`, true if the rewards of an
-    episode sum to its score, which reports then show. The picture of a turn is `Verdict.details["picture"]`
-    (`llm_decpomdp.picture`).
-    """
-
-    @property
-    def components(self) -> Collection[str]:
-        """The names of the components of every verdict, in order, or a mapping from them to `Component`."""
-        ...
-
-    def __call__(self, task: Any, completions: Mapping[str, str]) -> Verdict:
-        """Judge one joint completion. Any text is legal; failures of our own raise."""
-        ...
-
-
-class Mode(Protocol):
-    """Writes every observation.
-
-    A mode may have further attributes, by which a team takes turns, or changes during an episode. `turns` are the
-    turns so far.
-
-    - `acting(task, turns)`: the agents that act next; by default all that are present. The mode then writes the
-      prompts of these agents alone.
-    - `present(task, turns)`: the agents that are in the episode; by default all. An agent that left cannot return.
-      Its earlier completions still earn the team's later rewards.
-    - `history`: true if the mode also takes all turns, the newest last: `mode(task, turn, turns=turns)`.
-    - `readers`: for each agent the others whose prompts may show its completions. `check_env` reports every text
-      of a team-mate in a prompt that is not declared here.
-    - `interchangeable`: groups of words. If all agents exchange words of a group in prompts and completions, every
-      reward stays the same. Other-play renames them (`llm_decpomdp.wrappers.other_play`).
-    """
-
-    @property
-    def info_keys(self) -> Sequence[str]:
-        """Names of numbers that the mode reports beside the prompts."""
-        ...
-
-    def first(self, task: Any) -> dict[str, str]:
-        """Return the first prompt of each agent."""
-        ...
-
-    def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], Info]:
-        """Return the next prompt of each agent, and a value for each of `info_keys`."""
-        ...
-
-    def secrets(self, task: Any) -> Sequence[str]:
-        """Return texts that no prompt of this task may contain, such as hidden tests."""
-        ...
 
 
 # Calls of reward and mode, with checks of what they return
@@ -357,7 +177,7 @@ def _check_own(reward: Any, task: Any, own: Mapping[str, Mapping[str, float]]) -
 
 
 def check_prompts(
-    mode: Mode, prompts: object, agents: Sequence[str], task: Any
+    mode: Any, prompts: object, agents: Sequence[str], task: Any
 ) -> Mapping[str, str]:
     """Return the prompts; raise a `PartError` unless a mode wrote a text for each agent, and for no other."""
     if isinstance(prompts, Mapping) and len(prompts) == len(agents):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llm_decpomdp.interfaces import Mode, PartError, Turn
+from llm_decpomdp.interfaces import PartError, Turn
+from llm_decpomdp.protocols import Mode
 
 
 def present_agents(

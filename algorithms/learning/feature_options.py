@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.options import Options, option, refuse_changes
+from llm_decpomdp.option_tools import refuse_changes
+from llm_decpomdp.options import Options, option
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions

@@ -13,7 +13,8 @@ from llm_decpomdp.algorithms.learning.feature_options import (
     ObjectiveOptions,
     TruncationOptions,
 )
-from llm_decpomdp.options import NonNegative, Options, option, refuse_changes
+from llm_decpomdp.option_tools import refuse_changes
+from llm_decpomdp.options import NonNegative, Options, option
 
 
 class StepOptions(Options):

@@ -114,7 +114,7 @@ MARKS = ("manifest.json", "metrics.jsonl", "suite.json")
 
 def complete_environment(incomplete: str) -> list[str]:
     """Return the ids of environments that begin with a text."""
-    from llm_decpomdp.registry import registered_ids
+    from llm_decpomdp.specs import registered_ids
 
     return [name for name in registered_ids() if name.startswith(incomplete)]
 

@@ -222,7 +222,7 @@ def publish(
     Nothing leaves this machine without --push.
     """
     from llm_decpomdp.benchmarks.publish import hub
-    from llm_decpomdp.registry import is_id
+    from llm_decpomdp.specs import is_id
 
     if is_id(team) and not Path(team).exists():
         from llm_decpomdp.benchmarks.evaluation.request import env_arguments

@@ -37,14 +37,8 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import (
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.feedback.code_mode import CodeOptions
-from llm_decpomdp.options import (
-    Options,
-    names,
-    option,
-    option_of,
-    refuse_changes,
-    sections_of,
-)
+from llm_decpomdp.option_tools import refuse_changes, sections_of
+from llm_decpomdp.options import Options, names, option, option_of
 from llm_decpomdp.registry import accepts_argument, make
 
 ENV_ID = "coophumaneval-v0"

@@ -22,10 +22,10 @@ from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
 from llm_decpomdp.benchmarks.runs import setup_checks as checks
 from llm_decpomdp.benchmarks.runs.data import Manifest, check_tasks, pin_commit, same_source
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.options import from_text, pick
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.seeding import stream
+from llm_decpomdp.task_set import TaskSet
 
 T = TypeVar("T")
 

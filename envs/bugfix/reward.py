@@ -28,16 +28,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from llm_decpomdp.envs.bugfix.roles import FixerRole
-from llm_decpomdp.envs.bugfix.tasks import (
-    BugTask,
-    Submission,
-    run_submissions,
-    run_unmodified,
-)
+from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission, run_submissions, run_unmodified
 from llm_decpomdp.envs.program_reward import ProgramReward, not_run, warn_about_endless_tests
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.envs.source_code.functions import count_added_tokens, distance
-from llm_decpomdp.interfaces import Component, Verdict
+from llm_decpomdp.interfaces import Verdict
+from llm_decpomdp.protocols import Component
 
 
 @dataclass(frozen=True)

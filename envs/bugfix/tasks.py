@@ -15,9 +15,9 @@ from functools import cached_property
 
 from llm_decpomdp.envs.datasets.classeval import class_tests, import_statements
 from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES, BadRow, Row
-from llm_decpomdp.envs.program_reward import attribute_lines, require_reached
+from llm_decpomdp.envs.program_reward import require_reached
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests, instrument
-from llm_decpomdp.envs.sandbox.instrument import names
+from llm_decpomdp.envs.sandbox.syntax import names
 from llm_decpomdp.envs.source_code.class_completion import ClassReading, read_class
 from llm_decpomdp.envs.source_code.classes import (
     CodeSegment,
@@ -25,6 +25,7 @@ from llm_decpomdp.envs.source_code.classes import (
     FunctionNode,
     Merged,
     Outline,
+    attribute_lines,
     find_class,
     merge,
     outline,

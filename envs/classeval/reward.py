@@ -19,16 +19,12 @@ from typing import ClassVar
 
 from llm_decpomdp.envs.classeval.roles import ClassRole
 from llm_decpomdp.envs.datasets.classeval import ClassTask
-from llm_decpomdp.envs.program_reward import (
-    ProgramReward,
-    attribute_lines,
-    not_run,
-    warn_about_endless_tests,
-)
+from llm_decpomdp.envs.program_reward import ProgramReward, not_run, warn_about_endless_tests
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Tests
-from llm_decpomdp.envs.source_code.classes import Contribution, Merged, merge
+from llm_decpomdp.envs.source_code.classes import Contribution, Merged, attribute_lines, merge
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
-from llm_decpomdp.interfaces import Component, Verdict
+from llm_decpomdp.interfaces import Verdict
+from llm_decpomdp.protocols import Component
 
 
 @dataclass(frozen=True)

@@ -51,15 +51,15 @@ from itertools import islice
 from typing import ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.coding.prompts import HELPER
 from llm_decpomdp.envs.coding.reward import CodeReward, Parts
-from llm_decpomdp.envs.coding.roles import HELPER
-from llm_decpomdp.envs.datasets.humaneval import CodeTask
+from llm_decpomdp.envs.datasets.code_task import CodeTask
 from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark
 from llm_decpomdp.envs.program_reward import NOT_CALLED
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox
 from llm_decpomdp.envs.source_code.function_extraction import divide_function
 from llm_decpomdp.envs.source_code.parsing import find_function
-from llm_decpomdp.interfaces import Component
+from llm_decpomdp.protocols import Component
 
 POINTS = {
     "aux_defined": 0.04,

@@ -41,7 +41,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
-from llm_decpomdp.envs.datasets.humaneval import CodeTask
+from llm_decpomdp.envs.datasets.code_task import CodeTask
 from llm_decpomdp.envs.program_reward import (
     IGNORED,
     NOT_CALLED,
@@ -53,7 +53,8 @@ from llm_decpomdp.envs.program_reward import (
 )
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Tests
 from llm_decpomdp.envs.source_code.completion import Reading
-from llm_decpomdp.interfaces import Component, Verdict
+from llm_decpomdp.interfaces import Verdict
+from llm_decpomdp.protocols import Component
 
 COMPONENTS = {
     "aux_defined": Component(

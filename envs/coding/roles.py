@@ -7,15 +7,18 @@ where a user renames the agent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from llm_decpomdp.envs.datasets.humaneval import CodeTask
+from llm_decpomdp.envs.coding.prompts import (
+    HELPER,
+    helper_number,
+    helper_prompt,
+    main_prompt,
+    template_fields,
+)
+from llm_decpomdp.envs.datasets.code_task import CodeTask
 from llm_decpomdp.envs.source_code.completion import Reading, read
 from llm_decpomdp.envs.source_code.statements import bound_names
-
-HELPER = "aux"
-"""Name of the helper function of a team of two."""
 
 
 @dataclass(frozen=True)
@@ -63,32 +66,14 @@ class AuxRole:
 
     def fields(self, task: CodeTask) -> dict[str, str]:
         """Return the values of the fields that a template of this role may mention."""
-        helpers = sorted((self.helper, *self.others), key=_number)
-        return {"helper": self.helper, **_fields(task, helpers)}
+        helpers = sorted((self.helper, *self.others), key=helper_number)
+        return {"helper": self.helper, **template_fields(task, helpers)}
 
     def instructions(self, task: CodeTask) -> str:
         """Return the problem, and the description of a good helper."""
         if self.template is not None:
             return self.template.format_map(self.fields(task))
-        main = f"`{task.entry_point}`"
-        mates = f"A team-mate writes {main} at the same time and may call your helper."
-        rules = [
-            f"Name the function `{self.helper}` and choose the parameters that serve the problem.",
-            f"Return data from which {main} can build its answer.",
-        ]
-        if self.others:
-            kind = "helper" if len(self.others) == 1 else "helpers"
-            mates = (
-                f"Team-mates write {main}, which may call your helper, and the {kind} "
-                f"{' and '.join(f'`{name}`' for name in self.others)} at the same time."
-            )
-            rules.append(
-                "Take a part of the problem that is of use by itself; define no other helper."
-            )
-        opening = (
-            f"Write a helper function named `{self.helper}` for the coding problem below. {mates}"
-        )
-        return _prompt(opening, task, rules, f"def {self.helper}(...)")
+        return helper_prompt(task, self.helper, self.others)
 
 
 @dataclass(frozen=True)
@@ -139,33 +124,13 @@ class MainRole:
 
     def fields(self, task: CodeTask) -> dict[str, str]:
         """Return the values of the fields that a template of this role may mention."""
-        return _fields(task, self.helpers)
+        return template_fields(task, self.helpers)
 
     def instructions(self, task: CodeTask) -> str:
         """Return the problem, and the rules for the use of helpers."""
         if self.template is not None:
             return self.template.format_map(self.fields(task))
-        entry_point = task.entry_point
-        rules = [f"Define `{entry_point}` with exactly the signature shown."]
-        if not self.helpers:
-            rules.append("Be complete: handle every case that the problem names.")
-        elif len(self.helpers) == 1:
-            rules += [
-                f"A team-mate writes a helper function `{HELPER}(...)` for this problem at the same time. "
-                f"You may call it and assign its result to a variable; do not define `{HELPER}` yourself.",
-                f"Do work of your own beside the call: `{entry_point}` must not only return what "
-                f"`{HELPER}` returns.",
-            ]
-        else:
-            calls = ", ".join(f"`{helper}(...)`" for helper in self.helpers)
-            rules += [
-                f"Team-mates write the helper functions {calls} for this problem at the same time. You may "
-                "call each of them and assign its result to a variable; do not define them yourself.",
-                f"Do work of your own beside the calls: `{entry_point}` must not only return what the "
-                "helpers return.",
-            ]
-        opening = f"Solve the coding problem below by writing the function `{entry_point}`."
-        return _prompt(opening, task, rules, task.signature)
+        return main_prompt(task, self.helpers)
 
 
 Role = AuxRole | MainRole
@@ -192,26 +157,3 @@ def coding_team(num_agents: int) -> tuple[Role, ...]:
         for agent, helper in zip(original_agents, helpers, strict=True)
     ]
     return (*authors, MainRole(helpers))
-
-
-def _fields(task: CodeTask, helpers: Iterable[str]) -> dict[str, str]:
-    return {
-        "problem": task.prompt.strip("\n"),
-        "entry_point": task.entry_point,
-        "signature": task.signature,
-        "helpers": ", ".join(helpers),
-    }
-
-
-def _number(helper: str) -> int:
-    return int(helper.rpartition("_")[2]) if "_" in helper else 0
-
-
-def _prompt(opening: str, task: CodeTask, rules: list[str], header: str) -> str:
-    only_code = (
-        "Answer with Python code only: no explanations, no examples, no tests, no Markdown fences."
-    )
-    lines = [opening, "", "Problem:", task.prompt.strip("\n"), "", "Rules:"]
-    lines += [f"- {line}" for line in (*rules, only_code)]
-    lines += ["", "Format:", f"{header}:", "    # your code here", "    return result"]
-    return "\n".join(lines)

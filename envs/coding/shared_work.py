@@ -11,13 +11,14 @@ from functools import partial
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.coding.division import FULL_SHARE, DivisionReward, measure_divisions
 from llm_decpomdp.envs.coding.env import CodingOptions, make_coding_env
-from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask
+from llm_decpomdp.envs.datasets.code_task import CodeTask
+from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.datasets.loading import Dataset, load
 from llm_decpomdp.envs.datasets.mbpp import MBPP
 from llm_decpomdp.envs.datasets.rows import Row, bundled_rows
 from llm_decpomdp.envs.sandbox import Sandbox
-from llm_decpomdp.interfaces import TaskSet
-from llm_decpomdp.options import as_arguments
+from llm_decpomdp.option_tools import as_arguments
+from llm_decpomdp.task_set import TaskSet
 
 logger = logging.getLogger(__name__)
 

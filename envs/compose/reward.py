@@ -35,7 +35,8 @@ from llm_decpomdp.envs.program_reward import (
 from llm_decpomdp.envs.sandbox import Outcome, Program
 from llm_decpomdp.envs.source_code.completion import Reading
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
-from llm_decpomdp.interfaces import Component, Verdict
+from llm_decpomdp.interfaces import Verdict
+from llm_decpomdp.protocols import Component
 
 
 @dataclass(frozen=True)

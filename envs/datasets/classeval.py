@@ -24,7 +24,7 @@ from llm_decpomdp.envs.datasets.humaneval import MAX_PROMPT_LENGTH
 from llm_decpomdp.envs.datasets.loading import SOURCES, Dataset, idle_functions, load
 from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES, BadRow, Row, bundled_rows, text_field
 from llm_decpomdp.envs.sandbox import Tests
-from llm_decpomdp.envs.sandbox.instrument import names
+from llm_decpomdp.envs.sandbox.syntax import names
 from llm_decpomdp.envs.sandbox.worker_process import is_installed
 from llm_decpomdp.envs.source_code.classes import (
     FunctionNode,
@@ -34,7 +34,8 @@ from llm_decpomdp.envs.source_code.classes import (
     repair_skeleton,
 )
 from llm_decpomdp.envs.source_code.parsing import parse, parse_or_none
-from llm_decpomdp.interfaces import Task, TaskSet
+from llm_decpomdp.interfaces import Task
+from llm_decpomdp.task_set import TaskSet
 from llm_decpomdp.utils.extras import install_command
 
 BEHIND = {"bs4": "lxml"}

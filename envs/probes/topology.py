@@ -38,14 +38,9 @@ from llm_decpomdp.envs.probes.parts import (
     probe_env,
     probe_task,
 )
-from llm_decpomdp.envs.worlds.game import (
-    Completions,
-    Game,
-    Prompts,
-    TurnGameMode,
-    Turns,
-)
-from llm_decpomdp.interfaces import Component, Info, Turn, Verdict
+from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, TurnGameMode, Turns
+from llm_decpomdp.interfaces import Info, Turn, Verdict
+from llm_decpomdp.protocols import Component
 
 # The horizon
 

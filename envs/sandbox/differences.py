@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from functools import lru_cache
 
-from llm_decpomdp.envs.sandbox.instrument import names, parse, receivers
+from llm_decpomdp.envs.sandbox.syntax import names, parse, receivers
 
 SEEDS = ("random.seed", "random.setstate", "numpy.random.seed")
 

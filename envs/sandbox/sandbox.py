@@ -11,12 +11,10 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.instrument import methods
+from llm_decpomdp.envs.sandbox.limits import TESTS_SHARE, Limits
 from llm_decpomdp.envs.sandbox.pool import WorkerPool, close_all, shared_pool
 from llm_decpomdp.envs.sandbox.program import (
-    TESTS_SHARE,
     Execution,
-    Limits,
     Outcome,
     Program,
     SandboxError,
@@ -24,6 +22,7 @@ from llm_decpomdp.envs.sandbox.program import (
     WorkerResult,
 )
 from llm_decpomdp.envs.sandbox.result_cache import CACHE
+from llm_decpomdp.envs.sandbox.syntax import methods
 from llm_decpomdp.envs.sandbox.worker_process import WorkerSettings, package_paths
 from llm_decpomdp.utils.text import warn
 

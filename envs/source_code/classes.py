@@ -16,8 +16,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from llm_decpomdp.envs.sandbox import Execution, Outcome
 from llm_decpomdp.envs.source_code.parsing import SyntaxProblem, header, is_stub, parse_or_none
 from llm_decpomdp.envs.source_code.statements import Statement, first_line
 
@@ -393,3 +394,15 @@ def _helpers(outline: Outline, team: tuple[Contribution, ...]) -> Iterator[tuple
             if authors.setdefault(piece.name, member.agent) == member.agent:
                 yield "", None
                 yield from _lines(member, piece, outline.indent)
+
+
+def attribute_lines(execution: Execution, merged: Merged, origin: str) -> Execution:
+    """Return the execution of a merged class, of this origin, with the agents whose lines raised."""
+
+    def attribute_line(test: Outcome) -> Outcome:
+        place = merged.place(test.line) if test.origin == origin else None
+        agent, line = place or ("", 0)
+        return replace(test, origin=agent, line=line)
+
+    error = execution.error and attribute_line(execution.error)
+    return replace(execution, tests=tuple(map(attribute_line, execution.tests)), error=error)

@@ -50,7 +50,8 @@ from llm_decpomdp.envs.writing.text_measures import (
     ends_with_sentence,
     transitions,
 )
-from llm_decpomdp.interfaces import Component, Verdict
+from llm_decpomdp.interfaces import Verdict
+from llm_decpomdp.protocols import Component
 
 LEVELS = {
     "structure": 0.5,

@@ -25,7 +25,8 @@ from functools import partial
 
 from llm_decpomdp.envs.datasets.loading import Dataset, load
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, bundled_rows, missing
-from llm_decpomdp.interfaces import Task, TaskSet
+from llm_decpomdp.interfaces import Task
+from llm_decpomdp.task_set import TaskSet
 
 MAX_POST_LENGTH = 20_000
 """Maximum length of a post in characters, five times that of the longest posts in the real data."""

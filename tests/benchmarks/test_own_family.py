@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp import check_env, make, registry
+from llm_decpomdp import check_env, make, specs
 from llm_decpomdp.benchmarks.report import write_report
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    monkeypatch.setattr(specs, "_registry", dict(specs._registry))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
     yield tmp_path

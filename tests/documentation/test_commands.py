@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from llm_decpomdp import registry
+from llm_decpomdp import specs
 from llm_decpomdp.benchmarks.cli.main import app, main, spread
 from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.runs.load_config import load_config
@@ -59,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     rows = (row.text.strip().replace("mine/0", f"mine/{number}") for number in range(8))
     (tmp_path / "problems.jsonl").write_text("\n".join(rows))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    monkeypatch.setattr(specs, "_registry", dict(specs._registry))
     monkeypatch.setenv("LLM_DECPOMDP_VLLM_PYTHON", sys.executable)
     # Before the folder of packages: the end of the test restores the paths in the opposite order.
     monkeypatch.syspath_prepend(tmp_path)

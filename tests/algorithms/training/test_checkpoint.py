@@ -18,7 +18,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.checkpoint_manager import require_same_models
-from llm_decpomdp.options import flatten
+from llm_decpomdp.option_tools import flatten
 from tests.algorithms.runs import Run, build
 
 

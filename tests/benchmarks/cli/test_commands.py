@@ -17,7 +17,8 @@ from llm_decpomdp.benchmarks.doctor import examine as doctor
 from llm_decpomdp.envs.building.word import WordGame
 from llm_decpomdp.envs.worlds.strategies import Strategy, say
 from llm_decpomdp.oracle import answers
-from llm_decpomdp.registry import make, registered_ids
+from llm_decpomdp.registry import make
+from llm_decpomdp.specs import registered_ids
 from tests.support.commands import call
 from tests.support.processes import ROOT, python
 

@@ -30,7 +30,8 @@ from llm_decpomdp.benchmarks.runs.load_config import load_config, load_stored_co
 from llm_decpomdp.benchmarks.runs.setup import learner_options, team_spec
 from llm_decpomdp.benchmarks.runs.setup_checks import start_cost
 from llm_decpomdp.branching import is_turn_based
-from llm_decpomdp.registry import accepts_argument, defaults, registered_ids
+from llm_decpomdp.registry import accepts_argument, defaults
+from llm_decpomdp.specs import registered_ids
 
 LARGE_TREE = "algorithm.rollout.mode=tree & algorithm.joint_mode=cross & env.num_turns=3"
 

@@ -281,7 +281,7 @@ SECTIONS = (
     TruncationOptions,
 )
 
-CHECKS = {"__post_init__", "_is_changed", "flatten", "__eq__", "__hash__", "__repr__"}
+CHECKS = {"__post_init__", "is_changed", "flatten", "__eq__", "__hash__", "__repr__"}
 """Functions that read every field, with or without a use for it."""
 
 

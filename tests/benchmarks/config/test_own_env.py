@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp import registry
+from llm_decpomdp import specs
 from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.algorithms import ALGORITHMS, NAMES
 from llm_decpomdp.benchmarks.analysis.replay import regrade
@@ -104,7 +104,7 @@ def paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The id of a wrapped environment that a module in the current folder registers."""
     (tmp_path / "paid_here.py").write_text(PAID)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    monkeypatch.setattr(specs, "_registry", dict(specs._registry))
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield "paid_here:paid-v0"
     sys.modules.pop("paid_here", None)
