@@ -19,14 +19,7 @@ from typing import Any
 
 import torch
 
-from llm_decpomdp.agents.inference.decoding import (
-    GrowingSteps,
-    Prefilled,
-    forward_with,
-    growing_cache,
-    takes_prepared_masks,
-    whole_head,
-)
+from llm_decpomdp.agents.inference.decoding import growing_cache, takes_prepared_masks, whole_head
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     SampledRow,
@@ -35,6 +28,7 @@ from llm_decpomdp.agents.inference.sampler import (
     ignore_adapters,
     sample,
 )
+from llm_decpomdp.agents.inference.steps import GrowingSteps, Prefilled, forward_with
 from llm_decpomdp.agents.inference.stop_strings import Decode
 
 PADDING = 1.15

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from typing_extensions import Protocol
 
-from llm_decpomdp.agents.inference.decoding import GrowingSteps, Prefilled
 from llm_decpomdp.agents.inference.options import Caching
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow, sample
+from llm_decpomdp.agents.inference.steps import GrowingSteps, Prefilled
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.models.engine import ModelEngine

@@ -14,12 +14,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from llm_decpomdp.agents.inference.decoding import (
-    Prefilled,
-    forward_with,
-    takes_prepared_masks,
-)
+from llm_decpomdp.agents.inference.decoding import takes_prepared_masks
 from llm_decpomdp.agents.inference.log_probs import unwrap_peft
+from llm_decpomdp.agents.inference.steps import Prefilled, forward_with
 
 
 class StaticSteps:

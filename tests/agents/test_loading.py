@@ -24,8 +24,7 @@ from tests.agents.conftest import Make
 
 pytest.importorskip("transformers")
 
-from llm_decpomdp.agents import loading
-from llm_decpomdp.agents.models import local_models
+from llm_decpomdp.agents.models import local_models, pretrained
 from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.utils import hub
@@ -39,7 +38,7 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked() -> bool:
         raise AssertionError("the hub was asked")
 
-    for module in (loading, local_models):
+    for module in (pretrained, local_models):
         monkeypatch.setattr(module, "hub_answers", asked)
 
 
