@@ -13,16 +13,16 @@ from llm_decpomdp.plugins import find
 from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:
-    from llm_decpomdp.algorithms.learning.advantages import BASELINES as BASELINES
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm as Algorithm
+    from llm_decpomdp.algorithms.learning.baselines import BASELINES as BASELINES
     from llm_decpomdp.algorithms.learning.learner import Learner as Learner
     from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions as LearnerOptions
     from llm_decpomdp.algorithms.learning.losses import LossInputs as LossInputs
     from llm_decpomdp.algorithms.learning.losses import LossOutputs as LossOutputs
+    from llm_decpomdp.algorithms.rollout_workers.base import WorkerState as WorkerState
     from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
         LocalRolloutWorker as LocalRolloutWorker,
     )
-    from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState as WorkerState
     from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts as collect_rollouts
     from llm_decpomdp.algorithms.rollouts.rollout import Group as Group
     from llm_decpomdp.algorithms.rollouts.rollout import Rollout as Rollout
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         CheckpointManager as CheckpointManager,
     )
     from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation as PeriodicEvaluation
+    from llm_decpomdp.algorithms.training.rollout_source import RolloutSource as RolloutSource
     from llm_decpomdp.algorithms.training.run_log import RunLog as RunLog
-    from llm_decpomdp.algorithms.training.trainer import RolloutSource as RolloutSource
     from llm_decpomdp.algorithms.training.trainer import SampledSource as SampledSource
     from llm_decpomdp.algorithms.training.trainer import Trainer as Trainer
     from llm_decpomdp.utils.storage import RunFolder as RunFolder

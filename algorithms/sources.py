@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
-from llm_decpomdp.algorithms.training.trainer import RolloutSource
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource
 from llm_decpomdp.policy import Team
 
 

@@ -21,14 +21,14 @@ from llm_decpomdp.algorithms.learning.advantages import (
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.losses import (
-    LossInputs,
+from llm_decpomdp.algorithms.learning.losses import LossInputs, mask_terms
+from llm_decpomdp.algorithms.learning.passes import (
     LossItem,
+    check_passes,
+    fill_passes,
     group_by_prompt,
     loss_items,
-    mask_terms,
 )
-from llm_decpomdp.algorithms.learning.passes import check_passes, fill_passes
 from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.rollouts.lanes import in_lanes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout

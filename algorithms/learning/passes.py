@@ -1,11 +1,13 @@
-"""Passes of several prompts, with the option `tokens_per_pass`."""
+"""Items of a loss, and the passes that compute them: of one prompt, or of several with `tokens_per_pass`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from llm_decpomdp.algorithms.learning.losses import LossItem
-from llm_decpomdp.policy import TrainablePolicy, policy_attribute
+from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
+from llm_decpomdp.dialogue import to_messages
+from llm_decpomdp.policy import Completion, TrainablePolicy, policy_attribute
 
 
 def check_passes(policies: Iterable[TrainablePolicy], tokens: int, is_sharded: bool) -> None:
@@ -56,3 +58,61 @@ def fill_passes(
         items += microbatch
         last[id(policy)] = items, total + size
     return passes
+
+
+class LossItem(NamedTuple):
+    """The completions of one agent in one group."""
+
+    position: int  # of the group among those from which this process learns
+    agent: str
+    group: GroupAdvantages
+    counts: bool = True  # False for a dummy, whose weight is 0
+
+    @property
+    def prompt(self) -> str:
+        """Prompt of the agent."""
+        return self.group.group.prompts[self.agent]
+
+    @property
+    def completions(self) -> tuple[Completion, ...]:
+        """Completions of the agent."""
+        return self.group.group.completions[self.agent]
+
+
+def loss_items(groups: Sequence[GroupAdvantages], include_zeros: bool = False) -> list[LossItem]:
+    """Return the loss items of groups, in order; with `include_zeros` agents learn from advantages of 0 too."""
+    return [
+        LossItem(position, agent, group)
+        for position, group in enumerate(groups)
+        for agent, advantages in group.advantages.items()
+        if include_zeros or advantages.any()
+    ]
+
+
+def group_by_prompt(items: Sequence[LossItem]) -> list[list[LossItem]]:
+    """Return microbatches: items with one agent and one prompt, which one forward pass can compute.
+
+    In whole episodes, groups of one completion often share their prompt. A pass of an agent's policy has at most
+    as many characters as that of its largest group, with the prompt before each completion.
+    """
+    # Merging must not need more memory than the largest group by itself.
+    limits: dict[str, int] = {}
+    for item in items:
+        limits[item.agent] = max(limits.get(item.agent, 0), _padded_characters([item]))
+    microbatches: list[list[LossItem]] = []
+    open_ones: dict[tuple[str, str], list[LossItem]] = {}
+    for item in items:
+        key = item.agent, item.prompt
+        microbatch = open_ones.get(key)
+        if microbatch is None or _padded_characters([*microbatch, item]) > limits[item.agent]:
+            microbatch = open_ones[key] = []
+            microbatches.append(microbatch)
+        microbatch.append(item)
+    return microbatches
+
+
+def _padded_characters(items: Sequence[LossItem]) -> int:
+    """Return the number of characters of items with one prompt in a padded batch."""
+    texts = [completion.text for item in items for completion in item.completions]
+    context = sum(len(message["content"]) for message in to_messages(items[0].prompt))
+    return len(texts) * (context + max(map(len, texts)))

@@ -14,7 +14,7 @@ import torch
 
 from llm_decpomdp.agents.models.weights import cut_as, has_shards, is_shard, whole
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.learning.losses import LossItem
+from llm_decpomdp.algorithms.learning.passes import LossItem
 from llm_decpomdp.policy import TrainablePolicy, policy_attribute, shared_engine
 
 

@@ -7,13 +7,10 @@ from contextlib import contextmanager
 from multiprocessing.pool import ThreadPool
 
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, WorkerState
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
 from llm_decpomdp.algorithms.rollout_workers.pool import update_servers
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
-    LocalRolloutWorker,
-    RolloutBatch,
-    WorkerState,
-)
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
 from llm_decpomdp.algorithms.rollouts.lanes import is_remote
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
 from llm_decpomdp.policy import TrainablePolicy, shared_engine

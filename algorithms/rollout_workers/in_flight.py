@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from llm_decpomdp.agents.inference.in_flight import use_newer_weights
+from llm_decpomdp.algorithms.rollout_workers.base import WorkerState
 from llm_decpomdp.algorithms.rollout_workers.pool import (
     RolloutRequest,
     WeightUpdate,
@@ -32,7 +33,6 @@ from llm_decpomdp.algorithms.rollout_workers.process_workers import (
     ProcessRolloutWorkers,
     WorkerSetup,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.policy import (
     Policy,
     TrainablePolicy,

@@ -18,12 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, RolloutWorker, WorkerState
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
-    RolloutBatch,
-    RolloutWorker,
-    WorkerState,
-)
 from llm_decpomdp.algorithms.rollouts.checks import label
 from llm_decpomdp.algorithms.rollouts.lanes import is_remote
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer

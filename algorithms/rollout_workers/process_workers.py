@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from llm_decpomdp.algorithms.rollout_workers.base import WorkerState
 from llm_decpomdp.algorithms.rollout_workers.pool import (
     BatchFailure,
     BatchResult,
@@ -32,7 +33,6 @@ from llm_decpomdp.algorithms.rollout_workers.pool import (
     sample_batch,
     save_weights,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.policy import TrainablePolicy
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from llm_decpomdp.algorithms.rollout_workers.base import WorkerState
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
 from llm_decpomdp.algorithms.rollout_workers.pool import (
     BatchFailure,
@@ -30,7 +31,6 @@ from llm_decpomdp.algorithms.rollout_workers.pool import (
     load_states,
     sample_batch,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
 from llm_decpomdp.policy import TrainablePolicy
 from llm_decpomdp.utils.extras import install_command
 

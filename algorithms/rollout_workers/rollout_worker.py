@@ -1,4 +1,4 @@
-"""Rollout workers, the batches of starts that they sample, and the worker in this process.
+"""The batches of starts of an update, and the rollout worker in this process.
 
 The rollouts of a batch are a function of the weights and of the batch: of seed, update, index and starts. They do
 not depend on the process that samples the batch, nor on its earlier batches. So equal seeds give equal rollouts
@@ -9,57 +9,17 @@ Without `rollout_batch_size` each process has one batch, its share of the update
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
-
-import numpy as np
 
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, RolloutWorker, WorkerState
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions, TrainerOptions
 from llm_decpomdp.branching import seed_noise
 from llm_decpomdp.policy import Seedable, Team, TrainablePolicy, distinct_policies, policy_attribute
 from llm_decpomdp.seeding import stream
-
-Item = TypeVar("Item")
-
-
-@dataclass
-class WorkerState:
-    """Environments and team of one process."""
-
-    env: TextEnv
-    """The environment of updates."""
-    eval_env: TextEnv
-    """The environment of evaluations."""
-    team: Team
-    """A policy for each agent."""
-    rng: np.random.Generator | None = None
-    """The random stream of branch selection and partners of the newest batch of an update."""
-
-
-@dataclass(frozen=True)
-class RolloutBatch(ABC):
-    """Starts that are sampled together, one rollout from each, with random streams of their own."""
-
-    seed: int
-    """The run's seed."""
-    index: int
-    """Position among the batches of the same update or evaluation, of all processes, from 0."""
-    starts: tuple[Start, ...]
-    """At least one."""
-
-    @property
-    @abstractmethod
-    def purpose(self) -> str:
-        """Name of the update or evaluation, for messages."""
-
-    @abstractmethod
-    def play(self, state: WorkerState, timer: Timer) -> list[Rollout]:
-        """Sample a rollout from each start; the timer adds up the seconds of each activity."""
 
 
 @dataclass(frozen=True)
@@ -168,15 +128,6 @@ def split_into_batches(starts: Sequence[Start], size: int | None) -> list[tuple[
     return [tuple(starts[first : first + size]) for first in range(0, len(starts), size)]
 
 
-def gather_to_rank0(rolled: Sequence[Sequence[Item]], size: int | None) -> list[Item]:
-    """Gather the rollouts of all processes in rank 0, in the order of their starts; others get an empty list.
-
-    `rolled` has the rollouts of each batch of this process; `size` is as for `split_into_batches`.
-    """
-    parts = rolled if size is not None else [[rollout] for batch in rolled for rollout in batch]
-    return [rollout for part in processes.gather_to_first(parts) for rollout in part]
-
-
 def seed_streams(env: TextEnv, team: Team, seed: int, *names: str | int, index: int) -> None:
     """Give every policy that samples, and a noisy environment, its own random stream; see `seed_policies`."""
     seed_policies(team, seed, *names, index=index)
@@ -194,67 +145,6 @@ def seed_policies(team: Team, seed: int, *names: str | int, index: int) -> None:
         begin_batch = policy_attribute(policy, "begin_batch")
         if begin_batch is not None:
             begin_batch(seed, *names)  # without the index, so that batches of one update draw alike
-
-
-class RolloutWorker(ABC):
-    """Samples rollout batches in this process or in others, with the weights of its last `synchronize`."""
-
-    in_workers = True
-    """Whether other processes share the rollout batches."""
-    _policies: Mapping[str, TrainablePolicy] | None = None
-    _version: Callable[[], int] | None = None
-    _loaded: int | None = None
-
-    def track(self, policies: Mapping[str, TrainablePolicy], version: Callable[[], int]) -> None:
-        """Say whose weights `synchronize` takes over.
-
-        Args:
-            policies: The policies that learn, by the names of `distinct_policies`.
-            version: Returns the number of completed updates and warm start steps; it never decreases.
-        """
-        self._policies, self._version = policies, version
-
-    def synchronize(self) -> None:
-        """Take over the newest weights, if they have changed. Without `track` there is nothing to take over."""
-        if self._policies is None or self._version is None:
-            return
-        version = self._version()
-        if version != self._loaded:
-            self.update_weights(self._policies, version)
-            self._loaded = version
-
-    def reload(self) -> None:
-        """Let `synchronize` take over the weights again, because they changed without a new version."""
-        self._loaded = None
-
-    @abstractmethod
-    def update_weights(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Take over new weights. Called before the first batch, and between a step and the next batch.
-
-        Args:
-            policies: The policies that learn, by the names of `distinct_policies`.
-            version: Number of completed updates and warm start steps; it never decreases.
-        """
-
-    @abstractmethod
-    def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
-        """Optionally start these batches in the background; `run_batches` is called for them next."""
-
-    @abstractmethod
-    def run_batches(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
-        """Sample batches, and return the rollouts of each, in the order of the batches.
-
-        Args:
-            batches: Parts of one update or evaluation.
-            timer: Adds up the seconds of each activity, summed over processes that work at the same time.
-
-        Raises:
-            RolloutWorkerError: If a batch failed and its retries are used up.
-        """
-
-    def close(self) -> None:
-        """End processes and servers that were started; `update_weights` starts them again. May be called twice."""
-        self.reload()
 
 
 class LocalRolloutWorker(RolloutWorker):

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-    from llm_decpomdp.algorithms.training.trainer import TrainBatch, Trainer
+    from llm_decpomdp.algorithms.training.rollout_source import TrainBatch
+    from llm_decpomdp.algorithms.training.trainer import Trainer
 
 
 class TrainerCallback:

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch
 from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
-from llm_decpomdp.algorithms.training.trainer import RolloutSource, TrainBatch, Trainer
+from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.seeding import stream
 
 BAND = (0.1, 0.9)  # pass rates, both included, of problems that are drawn

@@ -8,19 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
-    RolloutBatch,
-    RolloutWorker,
-    WorkerState,
-    gather_to_rank0,
-    seed_streams,
-    split_into_batches,
-)
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, RolloutWorker, WorkerState
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_streams, split_into_batches
 from llm_decpomdp.algorithms.rollouts.checks import check_starts, evaluation_cost
 from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals
+from llm_decpomdp.algorithms.training.rollout_source import gather_to_rank0
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.trainer import Trainer

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
-from llm_decpomdp.algorithms.training.trainer import RolloutSource, TrainBatch
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch
 
 
 class SourceWrapper(RolloutSource):

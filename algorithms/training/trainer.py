@@ -8,33 +8,27 @@ from __future__ import annotations
 
 import logging
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.feature_options import check_credit
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
-    RolloutWorker,
-    UpdateRequest,
-    gather_to_rank0,
-)
-from llm_decpomdp.algorithms.rollouts.checks import (
-    Bounded,
-    RunCost,
-    announce,
-    check_starts,
-    run_cost,
-)
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutWorker
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
+from llm_decpomdp.algorithms.rollouts.checks import Bounded, announce, check_starts, run_cost
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals, terminable
 from llm_decpomdp.algorithms.training.out_of_memory import explain, memory_ran_out
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    TrainBatch,
+    chain_of_sources,
+)
 from llm_decpomdp.policy import Team
 
 logger = logging.getLogger(__name__)
@@ -76,7 +70,7 @@ class Trainer:
         self.env, self.team, self.learner = env, team, learner
         self.source, self.options = source, options
         # Sources come first: they may add metrics to the row of an update before the log writes it.
-        self.callbacks = [*_chain(source), *callbacks]
+        self.callbacks = [*chain_of_sources(source), *callbacks]
         self.activity = "training"
         """What the run is doing, for the message if memory runs out."""
         self.num_sft_steps = 0
@@ -223,96 +217,6 @@ class Trainer:
             activity = f"{self.activity} or an evaluation"
             raise explain(failure, activity, self.options.group_size, prompts) from failure
         raise failure
-
-
-def _chain(source: RolloutSource) -> Iterator[RolloutSource]:
-    """Yield a source and those that it wraps, from the outermost on."""
-    current: RolloutSource | None = source
-    while current is not None:
-        yield current
-        current = getattr(current, "source", None)
-
-
-@dataclass
-class TrainBatch:
-    """The rollouts of an update."""
-
-    shard: list[list[Rollout]]
-    """The rollouts that this process learns from, by rollout batch."""
-    rounds: list[list[list[Rollout]]] = field(default_factory=list)
-    """Everything that this process has sampled, by round and rollout batch, until `gather` collects it."""
-    rollouts: list[Rollout] = field(default_factory=list)
-    """Everything that all processes have sampled, in the first process: the first round, then later rounds."""
-    num_resampled: int = 0
-    """Number of the rollouts of later rounds, in the first process."""
-    shards: Sequence[Sequence[int]] = ()
-    """Positions in `rollouts` of what each process learns from, in the first process."""
-    metrics: dict[str, float] = field(default_factory=dict)
-    """What a source has measured while it sampled."""
-
-    @property
-    def train_rollouts(self) -> list[Rollout]:
-        """The rollouts that this process learns from."""
-        return list(chain.from_iterable(self.shard))
-
-    def gather(self, size: int | None) -> None:
-        """Collect what all processes have sampled in the first one; all processes call this once."""
-        if not self.rounds:  # stored, or collected before
-            return
-        rank = processes.rank()
-        places = {id(rollout): place for place, rollout in enumerate(self.train_rollouts)}
-        collected = [
-            gather_to_rank0(
-                [[(rollout, rank, places.get(id(rollout))) for rollout in of] for of in sampled],
-                size,
-            )
-            for sampled in self.rounds
-        ]
-        everything = list(chain.from_iterable(collected))
-        self.rollouts = [rollout for rollout, _, _ in everything]
-        self.num_resampled = sum(map(len, collected[1:]))
-        shards: list[dict[int, int]] = [{} for _ in range(processes.world_size())]
-        for position, (_, process, place) in enumerate(everything):
-            if place is not None:
-                shards[process][place] = position
-        self.shards = [[shard[place] for place in sorted(shard)] for shard in shards]
-        self.rounds = []
-
-
-class RolloutSource(TrainerCallback, ABC):
-    """Gives the rollouts of each update. As a callback it may keep a state and learn from each update."""
-
-    batches: Sequence[Sequence[Start]]
-    """Starts of each update of the run."""
-    starts: Sequence[Start] = ()
-    """All starts that may be sampled."""
-    cost: RunCost | None = None
-    """Upper bound of the cost of all sampling; `None` where nothing is known of it."""
-    is_sampled = True
-    """False if nothing is sampled, and nothing costs anything."""
-    needs_last_update: str | None = None
-    """The option by which starts depend on what the last update has sampled; `None` if they don't."""
-
-    @abstractmethod
-    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
-        """Return the rollouts of a request; the timer is given the seconds of each activity."""
-
-    def metrics(self, batch: TrainBatch) -> dict[str, float]:
-        """Return metrics of a batch that was gathered; the first process alone calls this."""
-        return {}
-
-    def training_view(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Return rollouts as the learner is given them."""
-        return list(rollouts)
-
-    def prefetch(self, request: UpdateRequest) -> None:
-        """Optionally start sampling the next request in the background."""
-
-    def finish(self) -> None:
-        """Complete what was begun for later updates: the weights are about to change."""
-
-    def close(self) -> None:
-        """End processes and servers that were started; the next request starts them again."""
 
 
 class SampledSource(RolloutSource):

@@ -10,7 +10,7 @@ from llm_decpomdp.agents.inference.determinism import use_deterministic_kernels
 from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.algorithms import WorkerState
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import RolloutWorker
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutWorker
 from llm_decpomdp.benchmarks.config.errors import raise_run_errors
 from llm_decpomdp.benchmarks.config.placement import in_worker
 from llm_decpomdp.benchmarks.config.schema import Config

@@ -26,7 +26,8 @@ from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.stored import StoredSource
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker, WorkerState
+from llm_decpomdp.algorithms.rollout_workers.base import WorkerState
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
@@ -35,9 +36,10 @@ from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource
 from llm_decpomdp.algorithms.training.run_log import RunLog
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
-from llm_decpomdp.algorithms.training.trainer import RolloutSource, SampledSource, Trainer
+from llm_decpomdp.algorithms.training.trainer import SampledSource, Trainer
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from studies.hypotheses.training import HashedParts
 from tests.algorithms.conftest import EchoEnv, Recording, Recurrent, TinyPolicy

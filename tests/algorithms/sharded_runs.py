@@ -33,7 +33,7 @@ from llm_decpomdp.algorithms.learning import shards
 from llm_decpomdp.algorithms.learning.base_learner import PolicyOptimizer
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.losses import LossItem
+from llm_decpomdp.algorithms.learning.passes import LossItem
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.trainer import Trainer

@@ -11,7 +11,6 @@ import pytest
 
 from llm_decpomdp.algorithms import ALGORITHMS, NAMES, Algorithm
 from llm_decpomdp.algorithms.learning.advantages import (
-    BASELINES,
     group_advantages,
     mean,
     partner_returns,
@@ -20,6 +19,7 @@ from llm_decpomdp.algorithms.learning.advantages import (
     subtract_baseline,
     visit_weights,
 )
+from llm_decpomdp.algorithms.learning.baselines import BASELINES
 from llm_decpomdp.algorithms.learning.completion_values import aggregate
 from llm_decpomdp.algorithms.learning.feature_options import check_credit
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions

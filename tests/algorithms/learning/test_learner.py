@@ -22,8 +22,7 @@ from llm_decpomdp.algorithms.learning.base_learner import PolicyOptimizer, learn
 from llm_decpomdp.algorithms.learning.feature_options import TruncationOptions
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.losses import group_by_prompt
-from llm_decpomdp.algorithms.learning.passes import fill_passes
+from llm_decpomdp.algorithms.learning.passes import fill_passes, group_by_prompt
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions

@@ -11,7 +11,7 @@ import pytest
 
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRollouts
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import WorkerState
+from llm_decpomdp.algorithms.rollout_workers.base import WorkerState
 from llm_decpomdp.algorithms.rollouts.rollout import Timer
 
 

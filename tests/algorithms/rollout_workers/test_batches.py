@@ -10,12 +10,11 @@ import pytest
 
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, WorkerState
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
     LocalRolloutWorker,
-    RolloutBatch,
     UpdateBatch,
-    WorkerState,
     split_into_batches,
 )
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer

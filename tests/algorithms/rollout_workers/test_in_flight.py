@@ -14,6 +14,7 @@ from llm_decpomdp.agents.inference.options import Caching, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.rollout_workers import in_flight
+from llm_decpomdp.algorithms.rollout_workers.base import WorkerState
 from llm_decpomdp.algorithms.rollout_workers.in_flight import (
     AnnouncedWeights,
     Announcements,
@@ -26,7 +27,7 @@ from llm_decpomdp.algorithms.rollout_workers.pool import (
     WeightUpdate,
     save_weights,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, WorkerState
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from tests.algorithms.conftest import EchoEnv

@@ -9,6 +9,7 @@ import pytest
 
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
 from llm_decpomdp.algorithms.rollout_workers.pool import (
     BatchFailure,
@@ -18,7 +19,6 @@ from llm_decpomdp.algorithms.rollout_workers.pool import (
     WorkerHandle,
     WorkerReady,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import RolloutBatch
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.evaluation import EvaluationBatch
 

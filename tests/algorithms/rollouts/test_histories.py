@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.algorithms.learning.losses import group_by_prompt, loss_items
+from llm_decpomdp.algorithms.learning.passes import group_by_prompt, loss_items
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.play import play_episodes

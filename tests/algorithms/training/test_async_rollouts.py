@@ -17,15 +17,12 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.scripted import Replay
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, WorkerState
 from llm_decpomdp.algorithms.rollout_workers.process_workers import (
     ProcessHandle,
     ProcessRolloutWorkers,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
-    LocalRolloutWorker,
-    RolloutBatch,
-    WorkerState,
-)
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer, View
 from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
 from llm_decpomdp.algorithms.training import checkpoint

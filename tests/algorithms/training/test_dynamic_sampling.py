@@ -17,7 +17,7 @@ from llm_decpomdp.algorithms.training.dynamic_sampling import (
     DynamicSamplingSource,
     draw_replacements,
 )
-from llm_decpomdp.algorithms.training.trainer import RolloutSource, TrainBatch
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import build, require_exact_resume

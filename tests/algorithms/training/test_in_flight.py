@@ -11,13 +11,10 @@ import pytest
 
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, WorkerState
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
-    LocalRolloutWorker,
-    RolloutBatch,
-    WorkerState,
-)
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
 from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
 from llm_decpomdp.algorithms.training import checkpoint
