@@ -29,7 +29,7 @@ from llm_decpomdp.utils.text import plain, visible
 
 def list_() -> None:
     """Show the environments, the configurations, and what installed packages add."""
-    from llm_decpomdp.benchmarks.config.load import description, shipped
+    from llm_decpomdp.benchmarks.config.shipped import description, shipped
     from llm_decpomdp.plugins import KINDS, plugins
     from llm_decpomdp.specs import origin, registered_ids, spec
 

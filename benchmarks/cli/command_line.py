@@ -7,7 +7,7 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from typer import Option
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from llm_decpomdp.benchmarks.cli.console import exit_codes, json_on_stdout, prepare_process
+from llm_decpomdp.envs.source_code.function_extraction import KINDS
 
 JSON = Annotated[
     bool, Option("--json", help="The result as JSON on stdout; text for people goes to stderr.")
@@ -105,3 +106,28 @@ def with_output_options(function: Callable[..., None], *, has_result: bool) -> C
     run.__dict__["__signature__"] = signature.replace(parameters=parameters)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def spread(arguments: Sequence[str]) -> list[str]:
+    """Repeat `--override` or `--kinds` before each of several values, as the parser wants it.
+
+    Examples:
+        >>> spread(["train", "--override", "a=1", "b=2", "--config", "demo"])
+        ['train', '--override', 'a=1', '--override', 'b=2', '--config', 'demo']
+        >>> spread(["demonstrations", "mbpp-v0", "--kinds", "expression", "branch"])
+        ['demonstrations', 'mbpp-v0', '--kinds', 'expression', '--kinds', 'branch']
+    """
+    # Click takes one value for each option, and the commands of the papers give several.
+    result: list[str] = []
+    option, values = "", 0  # the option of the next values, and how many it has so far
+    for argument in arguments:
+        if argument.startswith("-"):
+            option, values = argument if argument in ("--override", "--kinds") else "", 0
+        elif option == "--kinds" and values and argument not in KINDS:
+            option = ""  # such as the id of the environment
+        elif option:
+            values += 1
+            if values > 1:
+                result.append(option)
+        result.append(argument)
+    return result

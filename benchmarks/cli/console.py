@@ -121,7 +121,7 @@ def complete_environment(incomplete: str) -> list[str]:
 
 def complete_config(incomplete: str) -> list[str]:
     """Return the names of configurations that begin with a text."""
-    from llm_decpomdp.benchmarks.config.load import shipped
+    from llm_decpomdp.benchmarks.config.shipped import shipped
 
     return [name for name in shipped() if name.startswith(incomplete)]
 

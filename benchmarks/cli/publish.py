@@ -163,7 +163,8 @@ def reward_model(
     ] = 4000,
 ) -> None:
     """Learn to score joint answers from pairs; train --override algorithm.reward_model=FILE learns by it."""
-    from llm_decpomdp.benchmarks.config.load import find_config, read_config
+    from llm_decpomdp.benchmarks.config.load import read_config
+    from llm_decpomdp.benchmarks.config.shipped import find_config
     from llm_decpomdp.benchmarks.runs.reward_model import train_reward_model
 
     settings = read_config(find_config(config), override or ())

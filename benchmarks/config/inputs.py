@@ -227,3 +227,22 @@ def _absolute(value: Any, folder: Path, is_path: Callable[[Path], bool]) -> Any:
     # Not `resolve`: the name of a link stays, as users know it.
     path = Path(os.path.abspath(folder / Path(value).expanduser()))
     return str(path) if value.startswith(PREFIXES) or is_path(path) else value
+
+
+def resolve_references(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Replace references such as `${model.name}` in a tree by values of it, or of the defaults."""
+    if "${" not in str(tree):
+        return tree
+    try:
+        whole = OmegaConf.merge(OmegaConf.create(dict(defaults)), OmegaConf.create(dict(tree)))
+        values: Any = OmegaConf.to_container(whole, resolve=True)
+    except OmegaConfBaseException as error:
+        raise ValueError(str(error)) from None
+    return {key: _within(values[key], part) for key, part in tree.items()}
+
+
+def _within(values: Any, tree: Any) -> Any:
+    """Return the part of nested values whose keys a tree has."""
+    if not isinstance(tree, Mapping):
+        return values
+    return {key: _within(values[key], part) for key, part in tree.items()}

@@ -1,4 +1,4 @@
-"""Configurations by name or path, and their layers, merged to one: `find_config` and `read_config`.
+"""The layers of a configuration, merged to one: `read_config`.
 
 Later layers win: the defaults of `schema`, those of the environment, the YAML file, `--override k=v`, the flags of
 the training scripts. `legacy` translates older spellings before layers are merged.
@@ -12,84 +12,34 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import (
     Whole,
     load_yaml,
     make_paths_absolute,
     parse_overrides,
+    resolve_references,
 )
 from llm_decpomdp.benchmarks.config.keys import (
     KEYS,
     OPTIONAL,
-    OWNERS,
     SECTIONS,
+    add_env_defaults,
     flatten,
     holds_text,
-    type_of,
 )
 from llm_decpomdp.benchmarks.config.legacy import (
     ALGORITHM_SECTIONS,
-    ERAS,
     OLDER_DEFAULTS,
-    OTHER_NAMES,
     VALUES,
     canonical,
     renamed,
 )
 from llm_decpomdp.benchmarks.config.plugins import require_origins
-from llm_decpomdp.benchmarks.config.schema import SIZES, Config, EnvConfig, ScheduleConfig
+from llm_decpomdp.benchmarks.config.schema import Config, ScheduleConfig
 from llm_decpomdp.options import from_text
-from llm_decpomdp.registry import defaults as arguments_of
-from llm_decpomdp.validation import unknown
-
-FOLDER = Path(__file__).parents[1] / "configs"
 
 logger = logging.getLogger(__name__)
-
-
-def shipped(folder: Path = FOLDER) -> dict[str, Path]:
-    """Return the files of a folder by name."""
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-
-
-def description(path: Path) -> str:
-    """Return the first line of a configuration, a comment that describes it."""
-    return path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
-
-
-def find_config(name: str) -> Path:
-    """Find the file of a name (with or without `.yaml`) or a path."""
-    path = Path(name)
-    if path.is_file():
-        return path
-    files = shipped()
-    stem = path.name.removesuffix(".yaml")
-    while stem in OTHER_NAMES:  # an alias may stand for another one
-        stem = OTHER_NAMES[stem]
-    # A path elsewhere never means a shipped file, except in the folders of `ERAS`.
-    in_package = path.parent == Path() or path.parent.resolve() == FOLDER.resolve()
-    # A plain name is looked up, so its error does not speak of files.
-    is_path = name != path.name or path.suffix in (".yaml", ".yml")
-    where = f"there is no file {path.absolute()}; " if is_path else ""
-    if stem not in files and path.is_dir():
-        inside = sorted(file.name for file in path.glob("*.y*ml"))[:1]
-        example = f", such as {path / inside[0]}" if inside else "; it holds none"
-        raise ConfigError(f"{path} is a folder: name a YAML file in it{example}")
-    if stem not in files:
-        names, listing = [*files, *OTHER_NAMES], "`llm-decpomdp list` shows all"
-        raise ConfigError(where + unknown("configuration", stem, names, listing))
-    if in_package:
-        return files[stem]
-    ending = ERAS.get("/".join(path.parts[-3:-1]))
-    if ending is None:
-        raise ConfigError(f"{where}for the package's own: --config {stem}")
-    file = files.get(stem + ending, files[stem])
-    logger.info("there is no file %r: the package's own %s is used", name, file.stem)
-    return file
 
 
 def read_config(
@@ -123,7 +73,7 @@ def read_config(
     items = parse_overrides(overrides, lambda key: holds_text(_rename_key(key)))
     items = _translate(items, {**base, **file}["algorithm.name"])
     layers = [make_paths_absolute(layer, folder) for layer in (items, _rename_keys(flags or {}))]
-    merged_layers = _merge(_add_env_defaults([base, older, file, *layers]))
+    merged_layers = _merge(add_env_defaults([base, older, file, *layers]))
     try:
         return from_text(Config, resolve_references(merged_layers, asdict(Config())))
     except ValueError as error:
@@ -185,69 +135,3 @@ def merged(below: Any, value: Any) -> Any:
         return value
     kept = below if isinstance(below, dict) and not isinstance(value, Whole) else {}
     return {**kept, **{key: merged(kept.get(key), part) for key, part in value.items()}}
-
-
-def resolve_references(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Replace references such as `${model.name}` in a tree by values of it, or of the defaults."""
-    if "${" not in str(tree):
-        return tree
-    try:
-        whole = OmegaConf.merge(OmegaConf.create(dict(defaults)), OmegaConf.create(dict(tree)))
-        values: Any = OmegaConf.to_container(whole, resolve=True)
-    except OmegaConfBaseException as error:
-        raise ValueError(str(error)) from None
-    return {key: _within(values[key], part) for key, part in tree.items()}
-
-
-def _within(values: Any, tree: Any) -> Any:
-    """Return the part of nested values whose keys a tree has."""
-    if not isinstance(tree, Mapping):
-        return values
-    return {key: _within(values[key], part) for key, part in tree.items()}
-
-
-ARGUMENTS = {
-    key: "external_mode" if key == "external.mode" else name
-    for key, (_, name) in OWNERS.items()
-    if key.startswith(("env.", "external.")) and key not in ("env.id", "env.options")
-}
-"""Keys that are arguments of the environment, and the arguments."""
-
-
-def _add_env_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Put layers above the defaults of their environment, which the last layer with an `env.id` names.
-
-    Values for another environment or another source are dropped: sizes below that layer, where the environment
-    lacks these arguments; and a split below the layer that gives it a source of its own, of which it then is the
-    whole.
-    """
-    env_id = next((x["env.id"] for x in reversed(layers) if "env.id" in x), EnvConfig.id)
-    if not isinstance(env_id, str):
-        return [*layers]  # the check of values refuses it
-    try:
-        arguments = arguments_of(env_id)
-    except (KeyError, ImportError) as error:  # other errors of a user's module keep their traceback
-        raise ConfigError(str(error.args[0])) from None
-    values = {
-        key: arguments[name]
-        for key, name in ARGUMENTS.items()
-        # Keys that cannot be null keep their own default where the environment's is None.
-        if name in arguments and (arguments[name] is not None or type_of(key).endswith("or null"))
-    }
-    sizes = [key for key in map("env.{}".format, SIZES) if key not in values]
-    layers = _without_below("env.id", layers, sizes)
-    for part in ("train", "eval"):
-        source, split = f"dataset.{part}_source", f"dataset.{part}_split"
-        if any(layer.get(source) for layer in layers):
-            layers = _without_below(source, layers, [split])
-            values[split] = "all"
-    return [values, *layers]
-
-
-def _without_below(
-    key: str, layers: Sequence[Mapping[str, Any]], dropped: Sequence[str]
-) -> list[Mapping[str, Any]]:
-    """Remove the keys `dropped` from the layers below the last one that gives `key` a value."""
-    last = max((number for number, layer in enumerate(layers) if layer.get(key)), default=0)
-    below = [{k: v for k, v in layer.items() if k not in dropped} for layer in layers[:last]]
-    return [*below, *layers[last:]]

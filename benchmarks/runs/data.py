@@ -185,3 +185,44 @@ def _starts_longest_first(tasks: Iterable[Task]) -> list[Start]:
     """Return the starts of tasks, most text first, as the longest prompts are found early."""
     ordered = sorted(tasks, key=lambda task: len(repr(task)), reverse=True)
     return [Start(task_id=task.task_id) for task in ordered]
+
+
+def load_envs(config: Config, before: Manifest | None = None) -> tuple[DecPOMDPEnv, DecPOMDPEnv]:
+    """Build the environments of training and evaluation, and load their data from the same source.
+
+    Raises:
+        ConfigError: If an environment refuses its arguments.
+        RunError: If data cannot be loaded, or one `task_id` names two problems.
+    """
+    train_env = build_train_env(config, before)
+    return train_env, load_eval_env(config, train_env, before)
+
+
+def build_train_env(config: Config, before: Manifest | None = None) -> DecPOMDPEnv:
+    """Build the environment of training, without its data; raise a `ConfigError` if it refuses its arguments."""
+    with raise_config_errors():
+        return config.make_train_env(pin_commit(before, "train"))
+
+
+def load_eval_env(
+    config: Config, train_env: DecPOMDPEnv, before: Manifest | None = None
+) -> DecPOMDPEnv:
+    """Load the data of training, and build the environment of evaluation with data from the same source.
+
+    Raises the errors of `load_envs`.
+    """
+    train = _load_tasks(config, train_env, "train")
+    source = pin_commit(before, "eval") or same_source(config, train_env)
+    with raise_config_errors():
+        eval_env = config.make_eval_env(source)
+    check_tasks(config, train, _load_tasks(config, eval_env, "eval"))
+    return eval_env
+
+
+def _load_tasks(config: Config, env: DecPOMDPEnv, part: str) -> TaskSet:
+    try:
+        return env.tasks
+    except (ValueError, OSError) as error:
+        split = getattr(config.dataset, f"{part}_split")
+        data = f"the data of {config.env.id} (dataset.{part}_split={split})"
+        raise RunError(f"cannot load {data}: {error}") from error

@@ -15,8 +15,8 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import episode_row
+from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.benchmarks.runs.setup import load_envs
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import Verdict
 from llm_decpomdp.oracle import answers

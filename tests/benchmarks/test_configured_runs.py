@@ -9,7 +9,7 @@ import pytest
 
 from llm_decpomdp.benchmarks.cli.run_text import conclude
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.load import find_config
+from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.export.source import EpisodeSource
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.results import read_results

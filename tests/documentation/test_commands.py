@@ -16,8 +16,9 @@ import pytest
 from typer.main import get_command
 
 from llm_decpomdp import specs
-from llm_decpomdp.benchmarks.cli.main import app, main, spread
-from llm_decpomdp.benchmarks.config.load import find_config
+from llm_decpomdp.benchmarks.cli.command_line import spread
+from llm_decpomdp.benchmarks.cli.main import app, main
+from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from tests.documentation.blocks import blocks, reason
 from tests.support.packages import looked_up_anew, write_example

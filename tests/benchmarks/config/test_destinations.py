@@ -23,9 +23,8 @@ from llm_decpomdp.algorithms.learning.feature_options import (
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
-from llm_decpomdp.benchmarks.config.keys import value_of
+from llm_decpomdp.benchmarks.config.keys import ARGUMENTS, value_of
 from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.load import ARGUMENTS
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.setup import (

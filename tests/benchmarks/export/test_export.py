@@ -15,7 +15,7 @@ from llm_decpomdp.algorithms.rollouts.histories import restore_histories
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.load import find_config
+from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.export.contents import PAIRS, TRAJECTORIES
 from llm_decpomdp.benchmarks.export.write import FORMATS, export
 from llm_decpomdp.benchmarks.runs.load_config import load_config

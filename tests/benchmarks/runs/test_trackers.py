@@ -12,7 +12,7 @@ from unittest.mock import ANY, Mock
 import pytest
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.load import find_config
+from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.config.trackers import Feed, get_values, require_packages, tracking
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.train import train
