@@ -32,90 +32,65 @@ else:
     )
 
 _ENVS = {
-    "humaneval-v0": (
-        "coding.env:humaneval",
-        "Write a helper and the function that calls it, for HumanEval.",
-    ),
-    "coophumaneval-v0": (
-        "coding.env:coophumaneval",
-        "Write a helper and the function that calls it, for problems that divide in two.",
-    ),
-    "mbpp-v0": ("coding.env:mbpp", "Write a helper and the function that calls it, for MBPP."),
-    "classeval-v0": (
-        "classeval.env:classeval",
-        "Write the methods of one class, each agent its own.",
-    ),
-    "bugfix-v0": ("bugfix.env:bugfix", "Repair the functions of one program, each agent its own."),
-    "humanevalfix-v0": (
-        "bugfix.env:humanevalfix",
-        "Repair programs of HumanEval with a bug in each part.",
-    ),
-    "compose-v0": (
-        "compose.env:compose",
-        "Write a program from steps, each of which only one agent knows.",
-    ),
-    "path-v1": (
-        "planning.levels:path",
-        "Lead a planner through a maze that only the caller sees whole.",
-    ),
-    "sokoban-v1": (
-        "planning.levels:sokoban",
-        "Push boxes on a map that only the caller sees whole.",
-    ),
-    "sudoku-v1": (
-        "planning.sudoku:sudoku",
-        "Solve a Sudoku whose clues only the caller sees whole.",
-    ),
-    "build-word-v0": ("building.word:build_word", "Build a word of parts that no agent has alone."),
-    "build-house-v0": (
-        "building.house:build_house",
-        "Build a house of blocks that no agent has alone.",
-    ),
-    "gather-v0": ("gather.env:gather", "Gather on a map on which each sees what the others need."),
-    "pooled-v0": ("pooled.env:pooled", "Choose an option for which the facts of all agents count."),
-    "verified-v0": (
-        "verified.env:verified",
-        "Answer a question, and judge the answer of the other agent.",
-    ),
-    "tldr-v0": ("writing.env:tldr_v0", "Summarize a post in two texts, in one turn."),
-    "tldr-v1": (
-        "writing.env:tldr_v1",
-        "Summarize a post in two texts, over turns, graded with the source.",
-    ),
-    "arxiv-v0": ("writing.env:arxiv_v0", "Introduce a paper in two texts, in one turn."),
-    "arxiv-v1": (
-        "writing.env:arxiv_v1",
-        "Introduce a paper in two texts, over turns, graded with the source.",
-    ),
-}
-_PROBES = {
-    "env": {
-        "rendezvous": "Say the same letter as the other agent.",
-        "halves": "Spell a word, each agent a letter.",
-        "turns": "Take turns, each agent with its letter.",
-        "lazy": "Work both, although one can ride for free.",
-        "delayed": "Ask for a secret in the first turn, and say it in the second.",
-        "noisy-partners": "Write the best letter among many agents whose mean counts.",
-        "climbing": "Dare together, where one alone loses.",
-        "mixed-pairs": "Leave it to the other, whose answer alone counts.",
+    "coding.env": {
+        "humaneval-v0": "Write a helper and the function that calls it, for HumanEval.",
+        "coophumaneval-v0": "Write a helper and the function that calls it, for problems that divide in two.",
+        "mbpp-v0": "Write a helper and the function that calls it, for MBPP.",
     },
-    "topology": {
-        "relay": "Hand a secret letter on from agent to agent.",
-        "speaker-listener": "Describe a goal to an agent that acts on it.",
-        "relay-turns": "Tell a goal to an agent that acts second.",
-        "early-exit": "Leave a word before the other agent acts.",
-        "late-entry": "Brief an agent that joins on the second turn.",
-        "verifier": "Judge four answers of the other agent.",
-        "memory": "Remember a letter until the third turn.",
+    "classeval.env": {"classeval-v0": "Write the methods of one class, each agent its own."},
+    "bugfix.env": {
+        "bugfix-v0": "Repair the functions of one program, each agent its own.",
+        "humanevalfix-v0": "Repair programs of HumanEval with a bug in each part.",
+    },
+    "compose.env": {
+        "compose-v0": "Write a program from steps, each of which only one agent knows."
+    },
+    "planning.levels": {
+        "path-v1": "Lead a planner through a maze that only the caller sees whole.",
+        "sokoban-v1": "Push boxes on a map that only the caller sees whole.",
+    },
+    "planning.sudoku": {"sudoku-v1": "Solve a Sudoku whose clues only the caller sees whole."},
+    "building.word": {"build-word-v0": "Build a word of parts that no agent has alone."},
+    "building.house": {"build-house-v0": "Build a house of blocks that no agent has alone."},
+    "gather.env": {"gather-v0": "Gather on a map on which each sees what the others need."},
+    "pooled.env": {"pooled-v0": "Choose an option for which the facts of all agents count."},
+    "verified.env": {"verified-v0": "Answer a question, and judge the answer of the other agent."},
+    "writing.env": {
+        "tldr-v0": "Summarize a post in two texts, in one turn.",
+        "tldr-v1": "Summarize a post in two texts, over turns, graded with the source.",
+        "arxiv-v0": "Introduce a paper in two texts, in one turn.",
+        "arxiv-v1": "Introduce a paper in two texts, over turns, graded with the source.",
+    },
+    "probes.env": {
+        "probe-rendezvous-v0": "Say the same letter as the other agent.",
+        "probe-halves-v0": "Spell a word, each agent a letter.",
+        "probe-turns-v0": "Take turns, each agent with its letter.",
+        "probe-lazy-v0": "Work both, although one can ride for free.",
+        "probe-delayed-v0": "Ask for a secret in the first turn, and say it in the second.",
+        "probe-noisy-partners-v0": "Write the best letter among many agents whose mean counts.",
+        "probe-climbing-v0": "Dare together, where one alone loses.",
+        "probe-mixed-pairs-v0": "Leave it to the other, whose answer alone counts.",
+    },
+    "probes.topology": {
+        "probe-relay-v0": "Hand a secret letter on from agent to agent.",
+        "probe-speaker-listener-v0": "Describe a goal to an agent that acts on it.",
+        "probe-relay-turns-v0": "Tell a goal to an agent that acts second.",
+        "probe-early-exit-v0": "Leave a word before the other agent acts.",
+        "probe-late-entry-v0": "Brief an agent that joins on the second turn.",
+        "probe-verifier-v0": "Judge four answers of the other agent.",
+        "probe-memory-v0": "Remember a letter until the third turn.",
     },
 }
-for _family in ("humaneval", "coophumaneval", "mbpp"):
-    _text = f"Divide a function of {_family}, paid for tests that need both sides."
-    _ENVS[f"{_family}-v1"] = (f"coding.shared_work:{_family}_v1", _text)
-for _id, (_path, _text) in _ENVS.items():
-    register(_id, f"llm_decpomdp.envs.{_path}", summary=_text)
-for _module, _probes in _PROBES.items():
-    for _probe, _text in _probes.items():
-        _path = f"llm_decpomdp.envs.probes.{_module}:{_probe.replace('-', '_')}"
-        register(f"probe-{_probe}-v0", _path, summary=_text)
+"""Ids and summaries of environments, by the module with the function of the same name."""
+
+_ENVS["coding.shared_work"] = {
+    f"{_name}-v1": f"Divide a function of {_name}, paid for tests that need both sides."
+    for _name in ("humaneval", "coophumaneval", "mbpp")
+}
+for _module, _summaries in _ENVS.items():
+    for _id, _summary in _summaries.items():
+        _name = _id.removeprefix("probe-").replace("-", "_")
+        if _module not in ("writing.env", "coding.shared_work"):  # which have several versions
+            _name = _name.rpartition("_")[0]
+        register(_id, f"llm_decpomdp.envs.{_module}:{_name}", summary=_summary)
 register_collection("openspiel", "llm_decpomdp.envs.openspiel.env:openspiel")
