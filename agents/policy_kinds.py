@@ -147,9 +147,7 @@ def bases(policies: Mapping[str, PolicySpec]) -> list[list[str]]:
     return [list(group) for group in dict.fromkeys(groups.get(name, (name,)) for name in models)]
 
 
-def shared_bases(
-    policies: Mapping[str, PolicySpec],
-) -> list[tuple[str, dict[str, PolicySpec]]]:
+def shared_bases(policies: Mapping[str, PolicySpec]) -> list[tuple[str, dict[str, PolicySpec]]]:
     """Return the groups of at least two policies with adapters on one base, with equal settings of it."""
     groups: dict[tuple[Any, ...], dict[str, PolicySpec]] = {}
     for name, spec in policies.items():

@@ -192,10 +192,7 @@ def _sampling_difference(
 
 
 def choose_scoring_method(
-    model: Any,
-    dtype: torch.dtype,
-    tokens: Sequence[int],
-    packed: ScoringMethod = packed_log_probs,
+    model: Any, dtype: torch.dtype, tokens: Sequence[int], packed: ScoringMethod = packed_log_probs
 ) -> tuple[bool, ScoringMethod]:
     """Return whether rows of tokens can be packed, by `packed`, and the method for those that are not."""
     prompt, rows = _probe_rows(tokens)

@@ -21,12 +21,7 @@ from multiprocessing.pool import ThreadPool
 from typing import Any
 
 from llm_decpomdp.agents.inference.sampler import SampledRow
-from llm_decpomdp.agents.remote.client import (
-    AT_ONCE,
-    CompletionRequest,
-    ServedWeights,
-    VllmClient,
-)
+from llm_decpomdp.agents.remote.client import AT_ONCE, CompletionRequest, ServedWeights, VllmClient
 from llm_decpomdp.agents.remote.options import BASE, SamplerError, ServerLost
 from llm_decpomdp.agents.remote.sampler import Publication, RemoteSampler
 

@@ -248,12 +248,7 @@ class Critic:
         return records
 
     def _chain(
-        self,
-        name: str,
-        states: Values,
-        number: int,
-        rollout: Rollout,
-        closed: float | None = None,
+        self, name: str, states: Values, number: int, rollout: Rollout, closed: float | None = None
     ) -> list[ChainTurn]:
         """Return the turns of a chain with the values of later states, as a critic reads them.
 

@@ -214,11 +214,7 @@ class PreferenceLearner(BaseLearner):
         for part, log_probs in zip(answers, before, strict=True):
             mine = weights[part.pairs]
             factors = completion_weights(
-                part.signs,
-                margins[part.pairs],
-                mine,
-                options.dpo_beta,
-                options.nll_coefficient,
+                part.signs, margins[part.pairs], mine, options.dpo_beta, options.nll_coefficient
             )
             loss = (factors * self._log_probs(part)).sum()
             if loss.requires_grad:

@@ -119,9 +119,7 @@ def _completion(row: Row, side: str, models: Mapping[str, str | None]) -> Comple
     if tokens is None or name is None or row.get("model") != name:
         tokens = ()
     return Completion(
-        row[side],
-        tuple(tokens),
-        finish_reason=row.get(f"{side}_finish_reason") or "stop",
+        row[side], tuple(tokens), finish_reason=row.get(f"{side}_finish_reason") or "stop"
     )
 
 

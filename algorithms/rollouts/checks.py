@@ -186,11 +186,7 @@ def check_team(env: TextEnv, team: Team, group_size: int) -> None:
 
 
 def check_starts(
-    env: TextEnv,
-    team: Team,
-    starts: Sequence[Start],
-    size: int | None,
-    in_workers: bool,
+    env: TextEnv, team: Team, starts: Sequence[Start], size: int | None, in_workers: bool
 ) -> None:
     """Check that rollout batches can be sampled in any order, and that first prompts are short enough.
 

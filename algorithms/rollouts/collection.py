@@ -312,10 +312,7 @@ def sampling(group_size: int) -> Act:
 
 
 def sample_groups(
-    team: Team,
-    envs: Sequence[TextEnv],
-    prompts: Sequence[Prompts],
-    group_size: int,
+    team: Team, envs: Sequence[TextEnv], prompts: Sequence[Prompts], group_size: int
 ) -> list[Completions]:
     """Sample G completions for each state and agent; one batch for each policy or engine, if not too large.
 

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 # Keys of nested counters that checkpoints of earlier versions lack, with the values that these versions had.
 ADDED_KEYS: Mapping[str, Mapping[str, Any]] = {
-    "warm_start": {"samples": 8, "rounds": 1, "min_reward": None, "disjoint": False},
+    "warm_start": {"samples": 8, "rounds": 1, "min_reward": None, "disjoint": False}
 }
 
 RENAMED_KEYS = {

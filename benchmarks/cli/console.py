@@ -203,8 +203,7 @@ TrustedNetwork = Annotated[
     bool, Option("--trusted-network", help="Join a Ray cluster that asks for no token.")
 ]
 Folder = Annotated[
-    Path,
-    Argument(metavar="FOLDER", help="A run or an evaluation.", autocompletion=complete_run),
+    Path, Argument(metavar="FOLDER", help="A run or an evaluation.", autocompletion=complete_run)
 ]
 
 

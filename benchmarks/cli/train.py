@@ -14,8 +14,7 @@ from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
 
 def train_(
     config: Annotated[
-        str | None,
-        Option(help="Name or path of a configuration.", autocompletion=complete_config),
+        str | None, Option(help="Name or path of a configuration.", autocompletion=complete_config)
     ] = None,
     override: Overrides = None,
     seed: Annotated[

@@ -29,12 +29,7 @@ TAGS = ("llm-decpomdp", "multi-agent", "reinforcement-learning")
 OWN_LICENSE = "mit"
 """The license of this package and of the problems in it."""
 
-HUB_LICENSES = {
-    "humaneval": "mit",
-    "humanevalfix": "mit",
-    "mbpp": "cc-by-4.0",
-    "classeval": "mit",
-}
+HUB_LICENSES = {"humaneval": "mit", "humanevalfix": "mit", "mbpp": "cc-by-4.0", "classeval": "mit"}
 """Licenses that data sets of the hub declare, by name. Those without an entry declare none that is known here."""
 
 NOT_RECORDED = "not recorded"

@@ -55,10 +55,7 @@ def manifest(run: ResolvedRun, name: str) -> dict[str, Any]:
         "environment": config.env.id,
         "algorithm": config.algorithm.name,
         "model": run.team.models,
-        "description": {
-            **describe_env(train_env),
-            "algorithm": run.algorithm.description,
-        },
+        "description": {**describe_env(train_env), "algorithm": run.algorithm.description},
         **({"plugins": packages_of_names} if packages_of_names else {}),
         "seed": config.seed,
         "updates": len(run.batches),

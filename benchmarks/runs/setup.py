@@ -73,9 +73,7 @@ class ResolvedRun:
 
 
 def resolve(
-    config: Config,
-    before: Manifest | None = None,
-    edit: EditConfig | None = None,
+    config: Config, before: Manifest | None = None, edit: EditConfig | None = None
 ) -> ResolvedRun:
     """Check a configuration, build its environments and load their data; no model is loaded.
 
@@ -248,10 +246,7 @@ def _policy_spec(config: Config, name: str) -> PolicySpec:
 
 
 def load_policies(
-    config: Config,
-    envs: Sequence[DecPOMDPEnv],
-    team: TeamSpec | None = None,
-    hollow: bool = False,
+    config: Config, envs: Sequence[DecPOMDPEnv], team: TeamSpec | None = None, hollow: bool = False
 ) -> dict[str, Policy]:
     """Load a policy for each agent; `hollow` as of `load_team`.
 

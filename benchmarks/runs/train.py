@@ -112,10 +112,7 @@ def train(
 
 
 def make_training(
-    run: ResolvedRun,
-    team: Team,
-    folder: RunFolder,
-    demonstrations: Demonstrations,
+    run: ResolvedRun, team: Team, folder: RunFolder, demonstrations: Demonstrations
 ) -> TrainingParts:
     """Build the trainer of a run, and shard the weights of its team if the configuration says so.
 

@@ -140,10 +140,7 @@ def humanevalfix(options: FixOptions) -> DecPOMDPEnv:
 
 
 def _load(
-    source: str | None,
-    split: str,
-    exclude_known_issues: bool,
-    kind: tuple[int, int, str, int],
+    source: str | None, split: str, exclude_known_issues: bool, kind: tuple[int, int, str, int]
 ) -> TaskSet:
     """Load the tasks of one kind: number of agents, bugs, spread, seed; `source` is a file of the user's."""
     path = None if source is None else str(existing(source))

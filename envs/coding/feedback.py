@@ -11,9 +11,7 @@ from collections.abc import Callable
 
 from llm_decpomdp.envs.coding.reward import CodeAnalysis
 from llm_decpomdp.envs.coding.roles import MainRole, Role
-from llm_decpomdp.envs.feedback.code_mode import (
-    foreign_line,
-)
+from llm_decpomdp.envs.feedback.code_mode import foreign_line
 from llm_decpomdp.envs.program_reward import IGNORED, NOT_CALLED, UNKNOWN, USED
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
 
@@ -156,7 +154,4 @@ def _usage_signal(analysis: CodeAnalysis, helper: str) -> str:
     }[helper_use(analysis, helper)]
 
 
-FEEDBACK: dict[str, Feedback] = {
-    "level_feedback": level_feedback,
-    "level_passed": level_passed,
-}
+FEEDBACK: dict[str, Feedback] = {"level_feedback": level_feedback, "level_passed": level_passed}

@@ -35,12 +35,7 @@ IN_WORDS = {
 }
 """Types of values in prompts."""
 
-TYPES = {
-    "all": (NUMBER, LIST, TEXT),
-    "numbers": (NUMBER,),
-    "lists": (LIST,),
-    "text": (TEXT,),
-}
+TYPES = {"all": (NUMBER, LIST, TEXT), "numbers": (NUMBER,), "lists": (LIST,), "text": (TEXT,)}
 """Types of the values of a chain, by the option `types`."""
 
 CONVENTIONS = ("none", "name", "encoding")

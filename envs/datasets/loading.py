@@ -106,10 +106,7 @@ class _Split:
 
 
 def load(
-    dataset: Dataset,
-    split: str,
-    source: str | os.PathLike[str],
-    exclude_known_issues: bool = False,
+    dataset: Dataset, split: str, source: str | os.PathLike[str], exclude_known_issues: bool = False
 ) -> TaskSet:
     """Load one split, optionally sliced.
 

@@ -10,12 +10,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from llm_decpomdp.envs.datasets.rows import Row
-from llm_decpomdp.envs.planning.hints import (
-    CALLER,
-    PLANNER,
-    HintGame,
-    World,
-)
+from llm_decpomdp.envs.planning.hints import CALLER, PLANNER, HintGame, World
 from llm_decpomdp.envs.source_code.chat_text import find_answer
 from llm_decpomdp.envs.worlds.commands import FENCE, MARKS
 from llm_decpomdp.envs.worlds.game import task_fields

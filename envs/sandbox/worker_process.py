@@ -36,9 +36,7 @@ STARTING = threading.RLock()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=STARTING.acquire,
-        after_in_parent=STARTING.release,
-        after_in_child=STARTING.release,
+        before=STARTING.acquire, after_in_parent=STARTING.release, after_in_child=STARTING.release
     )
 
 

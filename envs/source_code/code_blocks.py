@@ -19,12 +19,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from llm_decpomdp.envs.source_code.parsing import (
-    MAX_CHARACTERS,
-    SyntaxProblem,
-    syntax_tree,
-    tokens,
-)
+from llm_decpomdp.envs.source_code.parsing import MAX_CHARACTERS, SyntaxProblem, syntax_tree, tokens
 
 MAX_READ = 60_000
 """Bound on the tokens parsed to find the code in one completion."""

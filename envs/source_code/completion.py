@@ -49,13 +49,7 @@ from llm_decpomdp.envs.source_code.parsing import (
     returns,
     syntax_tree,
 )
-from llm_decpomdp.envs.source_code.statements import (
-    COMPLETE,
-    IMPORTED,
-    SILENT,
-    Module,
-    make_module,
-)
+from llm_decpomdp.envs.source_code.statements import COMPLETE, IMPORTED, SILENT, Module, make_module
 
 FALLBACKS = {
     "reasoning": "characters of reasoning that were removed",

@@ -21,13 +21,7 @@ from llm_decpomdp.oracle import answers
 from llm_decpomdp.testing.copies import check_branches, check_copies, check_snapshots, make_copy
 from llm_decpomdp.testing.decentralization import check_decentralization
 from llm_decpomdp.testing.player import Secrets, StepRecord, TextEnv, Trial, difference
-from llm_decpomdp.testing.rules import (
-    ConformanceError,
-    check_all,
-    errors_as_rule,
-    require,
-    short,
-)
+from llm_decpomdp.testing.rules import ConformanceError, check_all, errors_as_rule, require, short
 
 __all__ = ["HOSTILE_TEXTS", "ConformanceError", "check_env"]
 
