@@ -27,17 +27,4 @@ if TYPE_CHECKING:
     from llm_decpomdp.agents.scripted import Replay as Replay
     from llm_decpomdp.agents.single_model import load_policy as load_policy
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "llm_decpomdp.agents.inference.options": ["Prompting", "Sampling"],
-            "llm_decpomdp.agents.loading": ["PolicySpec", "load_team"],
-            "llm_decpomdp.agents.single_model": ["load_policy"],
-            "llm_decpomdp.agents.models.causal_lm": ["CausalLM"],
-            "llm_decpomdp.agents.models.engine": ["ModelEngine"],
-            "llm_decpomdp.agents.models.tiny": ["tiny_causal_lm"],
-            "llm_decpomdp.agents.remote.endpoint": ["Endpoint", "EndpointError"],
-            "llm_decpomdp.agents.saved_team": ["load_saved_team", "save_team"],
-            "llm_decpomdp.agents.scripted": ["Constant", "Gold", "RandomText", "Replay"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

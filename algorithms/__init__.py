@@ -41,36 +41,7 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.trainer import Trainer as Trainer
     from llm_decpomdp.utils.storage import RunFolder as RunFolder
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "llm_decpomdp.algorithms.learning.algorithm": ["Algorithm"],
-            "llm_decpomdp.algorithms.learning.losses": ["LossInputs", "LossOutputs"],
-            "llm_decpomdp.algorithms.learning.advantages": ["BASELINES"],
-            "llm_decpomdp.algorithms.learning.learner": ["Learner"],
-            "llm_decpomdp.algorithms.learning.learner_options": ["LearnerOptions"],
-            "llm_decpomdp.algorithms.rollouts.collection": ["collect_rollouts"],
-            "llm_decpomdp.algorithms.rollouts.rollout": ["Group", "Rollout", "Start", "TextEnv"],
-            "llm_decpomdp.algorithms.rollout_workers.rollout_worker": [
-                "LocalRolloutWorker",
-                "WorkerState",
-            ],
-            "llm_decpomdp.algorithms.rollouts.rollout_options": [
-                "RolloutOptions",
-                "TrainerOptions",
-            ],
-            "llm_decpomdp.algorithms.training.callbacks": ["TrainerCallback"],
-            "llm_decpomdp.algorithms.training.checkpoint_manager": ["CheckpointManager"],
-            "llm_decpomdp.algorithms.training.evaluation": ["PeriodicEvaluation"],
-            "llm_decpomdp.algorithms.training.run_log": ["RunLog"],
-            "llm_decpomdp.algorithms.training.trainer": [
-                "RolloutSource",
-                "SampledSource",
-                "Trainer",
-            ],
-            "llm_decpomdp.utils.storage": ["RunFolder"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)
     __all__ += ["ALGORITHMS"]
 
 NAMES = (

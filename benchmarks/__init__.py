@@ -18,15 +18,4 @@ if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.runs.load_config import load_config as load_config
     from llm_decpomdp.benchmarks.runs.train import train as train
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "llm_decpomdp.benchmarks.runs.load_config": ["load_config"],
-            "llm_decpomdp.benchmarks.analysis.credit": ["credits"],
-            "llm_decpomdp.benchmarks.analysis.replay": ["Replayed", "open_episodes", "replay"],
-            "llm_decpomdp.benchmarks.evaluation.run": ["evaluate"],
-            "llm_decpomdp.benchmarks.evaluation.statistics": ["compare"],
-            "llm_decpomdp.benchmarks.report.document": ["write_report"],
-            "llm_decpomdp.benchmarks.runs.train": ["train"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -18,18 +18,7 @@ if TYPE_CHECKING:
     from llm_decpomdp.envs.sandbox import Tests as Tests
     from llm_decpomdp.envs.writing.tasks import WritingTask as WritingTask
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "llm_decpomdp.envs.bugfix.tasks": ["BugTask"],
-            "llm_decpomdp.envs.datasets.classeval": ["ClassTask"],
-            "llm_decpomdp.envs.coding.division": ["measure_divisions"],
-            "llm_decpomdp.envs.coding.env": ["coding_env"],
-            "llm_decpomdp.envs.datasets.humaneval": ["CodeTask"],
-            "llm_decpomdp.envs.sandbox": ["Execution", "Limits", "Program", "Sandbox", "Tests"],
-            "llm_decpomdp.envs.writing.tasks": ["WritingTask"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)
 
 _ENVS = {
     "coding.env": {

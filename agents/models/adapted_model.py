@@ -32,15 +32,7 @@ from llm_decpomdp.agents.models.weights import resolve_compute_dtype, round_weig
 class AdaptedModel:
     """Chooses the adapter, the number format, the kernels and the methods with which a model computes.
 
-    Args:
-        model: A transformers model with a head for the next token, or a peft model around one.
-        compute_dtype: As of `ModelEngine`.
-        gradient_checkpointing: As of `ModelEngine`.
-        fused_kernels: As of `ModelEngine`.
-        compile: As of `ModelEngine`.
-
-    Raises:
-        ValueError: As of `ModelEngine`.
+    Arguments and errors are those of `ModelEngine`.
     """
 
     prefix_cache: float | None

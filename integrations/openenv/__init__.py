@@ -8,10 +8,4 @@ if TYPE_CHECKING:
     from llm_decpomdp.integrations.openenv.client import client as client
     from llm_decpomdp.integrations.openenv.server import app as app
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "llm_decpomdp.integrations.openenv.client": ["client"],
-            "llm_decpomdp.integrations.openenv.server": ["app"],
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

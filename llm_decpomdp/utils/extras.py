@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from pkgutil import get_data
 from typing import Any
 
 DISTRIBUTION = "llm-decpomdp"
@@ -97,14 +99,15 @@ def how_to_get(extra: str) -> str:
     return install_command(extra)
 
 
-def lazy_names(
-    package: str, homes: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Make `__getattr__`, `__dir__` and `__all__` of a package from its names by the module that defines them.
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Make `__getattr__`, `__dir__` and `__all__` of a package from the imports in its block `if TYPE_CHECKING`.
 
-    Type checkers read the imports of the package instead.
+    Type checkers read this block; otherwise each import is executed when its name is first used.
     """
-    home_of = {name: module for module, names in homes.items() for name in names}
+    source = str(get_data(package, "__init__.py"), "utf-8")
+    block = next(node for node in ast.parse(source).body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    home_of = {alias.name: str(node.module) for node in imports for alias in node.names}
 
     def load(name: str) -> Any:
         if name not in home_of:
