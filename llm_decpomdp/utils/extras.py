@@ -104,7 +104,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
 
     Type checkers read this block; otherwise each import is executed when its name is first used.
     """
-    source = str(get_data(package, "__init__.py"), "utf-8")
+    source = (get_data(package, "__init__.py") or b"").decode("utf-8")
     block = next(node for node in ast.parse(source).body if isinstance(node, ast.If))
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     home_of = {alias.name: str(node.module) for node in imports for alias in node.names}
