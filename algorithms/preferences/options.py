@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from llm_decpomdp.option_tools import refuse_changes
 from llm_decpomdp.options import Options, option
 
 CURRENT, HISTORY = "current", "history"
@@ -45,3 +46,26 @@ class PreferenceOptions(Options):
     def named_opponent(self) -> str | None:
         """The folder of another team to compare with, if there is one."""
         return None if self.opponent in (CURRENT, HISTORY) else self.opponent
+
+
+CHOOSING = ("pair_selection", "pair_min_gap", "pairs_per_group", "opponent")
+"""Options by which pairs are chosen among those of a group; stored pairs were chosen before."""
+
+STORED = ("preferences.source, as nothing is sampled", "drop one of them")
+"""What options of samples do nothing with, and the remedy."""
+
+
+class PreferenceConfig(PreferenceOptions):
+    """Preference pairs of `madpo`, and their loss."""
+
+    switch = "source"
+    former_names: ClassVar = {"pairs_source": "source"}
+    source: str | None = None
+    """Pairs to learn from in place of samples of the run's own: the path of a JSONL file that
+    `export --pairs --to jsonl` has written; null samples. The problems of an epoch are then its pairs, and
+    `pairs_per_start` is the most pairs of a task in it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source is not None:
+            refuse_changes(self, CHOOSING, *STORED)

@@ -27,7 +27,7 @@ from llm_decpomdp.algorithms.learning.feature_options import (
 )
 from llm_decpomdp.algorithms.learning.learner_options import StepOptions
 from llm_decpomdp.algorithms.learning.shard_options import ShardOptions
-from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
+from llm_decpomdp.algorithms.preferences.options import STORED, PreferenceConfig, PreferenceOptions
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import (
     RewardScoreOptions,
@@ -140,29 +140,6 @@ class ScheduleConfig(Options):
     train_batch_size: int = option(1, ge=1)
     """Problems of an update, each with a group or, over several turns, with several."""
     group_size: int = option_of(TrainerOptions, "group_size")
-
-
-CHOOSING = ("pair_selection", "pair_min_gap", "pairs_per_group", "opponent")
-"""Options by which pairs are chosen among those of a group; stored pairs were chosen before."""
-
-STORED = ("preferences.source, as nothing is sampled", "drop one of them")
-"""What options of samples do nothing with, and the remedy."""
-
-
-class PreferenceConfig(PreferenceOptions):
-    """Preference pairs of `madpo`, and their loss."""
-
-    switch = "source"
-    former_names: ClassVar = {"pairs_source": "source"}
-    source: str | None = None
-    """Pairs to learn from in place of samples of the run's own: the path of a JSONL file that
-    `export --pairs --to jsonl` has written; null samples. The problems of an epoch are then its pairs, and
-    `pairs_per_start` is the most pairs of a task in it."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.source is not None:
-            refuse_changes(self, CHOOSING, *STORED)
 
 
 class AlgorithmConfig(StepOptions, ScheduleConfig):
