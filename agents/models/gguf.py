@@ -71,7 +71,7 @@ def convert(source: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    from llm_decpomdp.agents.models.checks import check_weights
+    from llm_decpomdp.agents.models.pretrained import check_weights
 
     begin, place = time.perf_counter(), cache_folder()
     logger.info("converting %s into %s, once; takes half a minute or more", source.name, place)
