@@ -19,7 +19,7 @@ from torch import Tensor
 from typing_extensions import Protocol
 
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow, sample
+from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow, sample, sample_static
 from llm_decpomdp.agents.inference.steps import GrowingSteps, Prefilled
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def use_newer_weights(engine: ModelEngine, newer: NewerWeights) -> None:
             f"one has {options}: load it without {' and '.join(refused)}, or take in_flight=false (in Python, "
             "sample with ProcessRolloutWorkers)"
         )
+    if engine.sampling_method is sample_static:  # the default of a GPU
+        engine.sampling_method = sample
     engine.sample_in_flight = partial(sample_in_flight, engine, newer)
 
 

@@ -81,12 +81,14 @@ class Caching(Options):
 
     prefix_cache: float | None = option(None, ge=0)
     """Memory in gigabytes (2^30 bytes) for the keys and values of earlier turns. Prompts with the same beginning
-    are continued from them; 0 computes every prompt whole. `None` is 1 with `history: chat`, and else 0. Servers
-    have prefix caches of their own."""
-    static_cache: bool = False
+    are continued from them; 0 computes every prompt whole. `None` is 1 with `history: chat` and without
+    `static_cache`, and else 0. Servers have prefix caches of their own."""
+    static_cache: bool | None = None
     """Sample with keys and values in memory of fixed size. A GPU then computes a token of all rows as one recorded
     graph of kernels, in a fraction of the time. Earlier turns are computed anew, and equal seeds give other texts
-    where rounding decides. The model needs attention `sdpa` without windows."""
+    where rounding decides. The model needs attention `sdpa` without windows. `None` is true on a GPU with such a
+    model, unless another option needs a cache that grows: `prefix_cache`, `continuous_batching`, `in_flight` or
+    `gather_for_generation=false`."""
     continuous_batching: int | None = option(None, ge=1)
     """Rows of a batch of a local model: where a row ends, the next prompt takes its place. The tokens with which
     all prompts begin are computed once. It pays off where prompts have different lengths. `None` samples all

@@ -16,7 +16,16 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from llm_decpomdp.agents.inference.decoding import takes_prepared_masks
 from llm_decpomdp.agents.inference.log_probs import unwrap_peft
+from llm_decpomdp.agents.inference.options import Caching
 from llm_decpomdp.agents.inference.steps import Prefilled, forward_with
+
+
+def uses_static_cache(model: Any, caching: Caching) -> bool:
+    """Return the option `static_cache`; by default true on a GPU, where the model and other options allow it."""
+    if caching.static_cache is not None:
+        return caching.static_cache
+    grows = caching.prefix_cache or caching.continuous_batching
+    return model.device.type == "cuda" and not grows and takes_prepared_masks(model)
 
 
 class StaticSteps:

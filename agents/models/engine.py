@@ -18,6 +18,7 @@ from llm_decpomdp.agents.inference.lora_batch import can_batch_adapters
 from llm_decpomdp.agents.inference.options import Caching
 from llm_decpomdp.agents.inference.packing import PromptRows
 from llm_decpomdp.agents.inference.sampler import Prompt, Remote, SampledRow, sample, sample_static
+from llm_decpomdp.agents.inference.static_cache import uses_static_cache
 from llm_decpomdp.agents.inference.stop_strings import TokenDecoder, stop_length
 from llm_decpomdp.agents.models.adapted_model import AdaptedModel
 from llm_decpomdp.agents.models.methods import (
@@ -72,7 +73,7 @@ class ModelEngine(AdaptedModel):
         """The end token of completions that are not sampled: that of the chat template, or the tokenizer's."""
         self.caching = caching or Caching()
         self.sampling_method: SamplingMethod = (
-            sample_static if self.caching.static_cache else sample
+            sample_static if uses_static_cache(model, self.caching) else sample
         )
         """The fastest method that agrees with the model, once the model was checked (`methods.py`)."""
         self._checked: set[str | None] = set()  # adapters whose samples agree with a plain pass
@@ -224,7 +225,7 @@ class ModelEngine(AdaptedModel):
             if packs:
                 with self._kernels():
                     return log_probs_of_prompts(
-                        self.model, prompts, divisor, self._recomputing, self._fuses
+                        self.model, prompts, divisor, self._head_contexts, self._fuses
                     )
             parts = (self._score_unpacked(self.model, *pair, divisor) for pair in prompts)
             return torch.cat([*parts])

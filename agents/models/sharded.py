@@ -29,6 +29,7 @@ import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from types import MethodType
 from typing import Any
 
@@ -46,6 +47,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs
 from llm_decpomdp.agents.inference.packing import ROW_TOKENS, PromptRows, Rows, split_rows
+from llm_decpomdp.agents.inference.static_cache import uses_static_cache
 from llm_decpomdp.agents.inference.token_log_probs import padded_log_probs
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
@@ -93,7 +95,9 @@ class ShardedEngine(ModelEngine):
             raise ValueError(STATIC_CACHE)
         twice = any(layer.gradient_checkpointing for layer in layers)
         dtype = str(engine.compute_dtype).removeprefix("torch.")
-        tokenizer, caching = engine.tokenizer, engine.caching
+        # The skeleton of the sampler is on no device.
+        static = gather_for_generation and uses_static_cache(engine.model, engine.caching)
+        tokenizer, caching = engine.tokenizer, replace(engine.caching, static_cache=static)
         self._sampler = ModelEngine(
             _skeleton(engine), tokenizer, compute_dtype=dtype, caching=caching
         )

@@ -14,6 +14,7 @@ from llm_decpomdp.agents.adapters import adapter_policies
 from llm_decpomdp.agents.inference.decoding import growing_cache
 from llm_decpomdp.agents.inference.in_flight import use_newer_weights
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
+from llm_decpomdp.agents.inference.sampler import sample, sample_static
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
@@ -102,7 +103,9 @@ def test_options_without_effect_are_refused(caching: dict[str, Any]) -> None:
         use_newer_weights(policy.engine, ArrivesAt(0, lambda: None))
     assert policy.engine.sample_in_flight is None
     policy.engine.caching = Caching(prefix_cache=0)
+    policy.engine.sampling_method = sample_static  # the default of a GPU
     use_newer_weights(policy.engine, ArrivesAt(0, lambda: None))
+    assert policy.engine.sampling_method is sample
 
 
 def continued(policy: CausalLM, ids: list[int], tokens: tuple[int, ...], at: int) -> list[float]:

@@ -189,7 +189,7 @@ def adapted(folder: Path, dtype: str, fused_kernels: bool, **options: Any) -> An
 
 
 def gradient(policy: Any, values: Tensor) -> Tensor:
-    (values * torch.linspace(-1, 2, len(values))).sum().backward()
+    (values * torch.linspace(-1, 2, len(values), device=values.device)).sum().backward()
     return torch.cat([weight.grad.flatten() for weight in policy.parameters()])
 
 
@@ -247,6 +247,8 @@ def test_rows_beyond_the_span_are_computed_again_as_they_were(
     make_policy().save(tmp_path)
     engine = adapted(tmp_path, "float32", True, gradient_checkpointing=True).engine
     engine.log_probs(PROMPT, ROWS, 1.0).sum().backward()
-    assert engine._packs and engine._fuses
+    assert engine._packs
+    # Flex attention of a GPU needs larger heads than those of this model.
+    assert engine._fuses == (engine.model.device.type == "cpu")
     monkeypatch.setattr(engine, "_span", 2)
     engine.log_probs(PROMPT, ROWS, 1.0).sum().backward()

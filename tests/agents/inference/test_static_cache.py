@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +13,11 @@ from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, sample, sample_static
-from llm_decpomdp.agents.inference.static_cache import StaticSteps
+from llm_decpomdp.agents.inference.static_cache import StaticSteps, uses_static_cache
 from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.methods import METHODS
 from llm_decpomdp.agents.single_model import load_policy
-from tests.agents.conftest import SIZE, Make
+from tests.agents.conftest import SIZE, Make, tiny_model
 
 END = 0
 
@@ -93,9 +94,8 @@ def test_rows_of_adapters_keep_them(make_policy: Make, tmp_path: Any) -> None:
         )
         with torch.no_grad():
             for number, weight in enumerate(policy.parameters()):
-                weight.add_(
-                    torch.randn(weight.shape, generator=torch.Generator().manual_seed(number))
-                )
+                noise = torch.randn(weight.shape, generator=torch.Generator().manual_seed(number))
+                weight.add_(noise.to(weight.device))
         texts.append([c.tokens for c in policy.generate(["abc", "de"], 5)[0]])
         assert policy.engine.sampling_method is (sample_static if static else sample)
     assert texts[0] == texts[1]
@@ -156,3 +156,17 @@ def test_a_gpu_repeats_a_graph(make_policy: Make) -> None:
     model: LlamaForCausalLM = make_policy().model.to("cuda")
     growing, static = (method(model, prompts(), 8, [END]) for method in (sample, sample_static))
     assert [row.tokens for row in static] == [row.tokens for row in growing]
+
+
+def test_a_gpu_has_a_static_cache_by_default_where_the_model_and_other_options_allow_it() -> None:
+    model: Any = SimpleNamespace(device=torch.device("cuda"), config=tiny_model(0).config)
+    model.config._attn_implementation, model._supports_attention_backend = "sdpa", True
+    assert uses_static_cache(model, Caching())
+    for option in ({"prefix_cache": 1.0}, {"continuous_batching": 4}, {"static_cache": False}):
+        assert not uses_static_cache(model, Caching(**option))
+    assert uses_static_cache(model, Caching(prefix_cache=0.0))
+    model.config.sliding_window = 8
+    assert not uses_static_cache(model, Caching())
+    assert uses_static_cache(model, Caching(static_cache=True))  # which is an error later
+    model.device, model.config.sliding_window = torch.device("cpu"), None
+    assert not uses_static_cache(model, Caching())

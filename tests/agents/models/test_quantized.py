@@ -47,7 +47,7 @@ def test_samples_and_scores_are_those_of_the_same_quantized_weights(
     for (policy, text), rows in zip(requests, team["x"].engine.generate(requests, 3), strict=True):
         log_probs, mask = policy.log_probs(text, rows)
         sampled = torch.tensor([value for row in rows for value in row.log_probs])
-        torch.testing.assert_close(log_probs[mask > 0], sampled, atol=tolerance, rtol=0)
+        torch.testing.assert_close(log_probs[mask > 0].cpu(), sampled, atol=tolerance, rtol=0)
         other = whole["x" if policy is team["x"] else "y"].log_probs(text, rows)[0]
         assert not torch.allclose(log_probs, other, atol=1e-4)
     before = [w.clone() for w in team["x"].model.parameters() if not w.requires_grad]
@@ -63,7 +63,7 @@ def test_samples_and_scores_are_those_of_the_same_quantized_weights(
 
 def gradient(policy: CausalLM, rows: list[Completion]) -> torch.Tensor:
     log_probs, mask = policy.log_probs("ab", rows)
-    (log_probs * torch.arange(1.0, 1 + mask.shape[1])).sum().backward()
+    (log_probs * torch.arange(1.0, 1 + mask.shape[1], device=mask.device)).sum().backward()
     return torch.cat([weight.grad.flatten() for weight in policy.parameters()])
 
 

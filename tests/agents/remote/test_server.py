@@ -98,7 +98,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_server_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, "-c", ORPHAN], cwd=tmp_path, env=environment, timeout=300
     )

@@ -72,7 +72,7 @@ def test_a_written_model_has_its_shape_and_random_weights(model: str) -> None:
 
 
 def test_sampling_and_learning_do_the_same_work_as_their_rivals(setting: GpuSettings) -> None:
-    names = ("ours, static cache", "ours, static cache, compiled", "ours", "generate")
+    names = ("ours", "ours, compiled", "ours, without a static cache", "generate")
     assert units(steps.sampling(setting)) == {f"{name}, 3 rows, tiny": 12 for name in names}
     outcome = steps.learning(setting)
     packed, padded = outcome.sections[0]

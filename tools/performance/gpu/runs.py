@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,9 +69,7 @@ def run(
         overrides = [f"{key}={json.dumps(value)}" for key, value in values.items()]
         command = ["-m", "llm_decpomdp.benchmarks", "train", "--config", "demo_tldr"]
         command += ["--output", str(target), "--override", *overrides]
-        process = subprocess.run(
-            [sys.executable, *command], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
-        )
+        process = subprocess.run([sys.executable, *command], cwd=ROOT)
         if process.returncode:
             raise RuntimeError(f"the run ended with code {process.returncode}")
         lines = Path(target, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
@@ -103,7 +100,6 @@ def shards(
     process = subprocess.run(
         [sys.executable, "-m", "tools.performance.models.shards", *words],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -49,13 +49,9 @@ SYNCHRONIZATIONS = {"sampling": 0.125, "update, adapters": None, "update, own": 
 def sampling(setting: GpuSettings) -> StepOutcome:
     """Compare our sampling with `generate` and with continuous batching of transformers, by number of rows."""
     ways: dict[str, dict[str, object]] = {
-        "ours, static cache": {"work": "sampling", "static_cache": True},
-        "ours, static cache, compiled": {
-            "work": "sampling",
-            "static_cache": True,
-            "compile": True,
-        },
         "ours": {"work": "sampling"},
+        "ours, compiled": {"work": "sampling", "static_cache": True, "compile": True},
+        "ours, without a static cache": {"work": "sampling", "static_cache": False},
         "generate": {"work": "generate"},
         "continuous batching": {"work": "continuous"},
     }

@@ -199,6 +199,7 @@ def two_policies(
             compute_dtype=case.dtype,
             device=device,
             quantization=quantization,
+            static_cache=case.static_cache,
             lora=update.LORA,
         )
         for agent, device in zip(env.possible_agents, devices, strict=True)

@@ -101,7 +101,7 @@ def shorten(prompts: Sequence[Prompt]) -> list[Prompt]:
 def ours(size: int | None, **arguments: Any) -> Iterator[dict[str, Any]]:
     """Sample by the engine, as an evaluation does."""
     case = Case(**arguments)
-    engine = case.policy().engine
+    engine = replace(case, static_cache=None if size is None else False).policy().engine
     engine.caching = Caching(continuous_batching=size)
     prompts = requests(case, engine.model.config.vocab_size)
     for part in (shorten(prompts), prompts):

@@ -41,7 +41,7 @@ class Case:
     weights: str = "own"
     """Weights of a team: `own` (a model for each agent), `shared` (one for all), or `adapters` (one, with an
     adapter for each)."""
-    static_cache: bool = False
+    static_cache: bool | None = None
     fused_kernels: bool = False
     compile: bool = False
     fused_adamw: bool = False
