@@ -35,6 +35,14 @@ from llm_decpomdp.agents.models.methods import (
 from llm_decpomdp.agents.models.weights import resolve_compute_dtype, round_weights, weights_as
 
 
+def avoid_attention_plans(device: torch.device) -> None:
+    """Let torch not compute attention by cuDNN in this process, if the device is a GPU."""
+    # For each new number of tokens cuDNN makes a plan, which took up to 2.5 s on an H100; nearly every update has
+    # such a number, and its learning took 0.6 s. For all threads, since two policies may learn at the same time.
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 class AdaptedModel:
     """Chooses the adapter, the number format, the kernels and the methods with which a model computes.
 
@@ -56,6 +64,7 @@ class AdaptedModel:
     ) -> None:
         # Dropout would make the learner's distribution differ from the sampler's.
         self.model = model.eval()
+        avoid_attention_plans(model.device)
         self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
         self._fuses = fused_kernels  # after the first use, whether the model agrees with them
         self._compiled = CompiledLayers(model, fused_kernels) if compile else None
