@@ -41,6 +41,7 @@ SHARED_GOALS = (
     ("S9", "known_call_magrpo"),
     ("S13", "own_magrpo"),
     ("S13", "own_passes"),
+    ("S13", "own_wide_demonstrations"),
 )
 """Hypotheses that an arm reaches the goal for shared programs."""
 
@@ -66,6 +67,7 @@ COMPARED = (
     ("S14", SHARED, "own_magrpo", "own_demonstrations", 1),
     ("S16", SHARED, "own_few_demonstrations", "own_demonstrations", -1),
     ("S17", SHARED, "own_passes", "own_demonstrations", 1),
+    ("S19", SHARED, "own_wide_demonstrations", "own_demonstrations", 1),
 )
 """Hypotheses with a paired difference: measure, two arms, and the predicted sign of the first minus the second."""
 
