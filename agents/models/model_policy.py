@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -16,8 +17,7 @@ from llm_decpomdp.agents.inference.stop_strings import first_stop
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.features import LoraTrunk
 from llm_decpomdp.agents.models.prompting import PromptEncoder, end_id
-from llm_decpomdp.agents.models.saving import copy_weights, save_model, save_rounded
-from llm_decpomdp.agents.models.weights import describe_weights, whole
+from llm_decpomdp.agents.models.weights import cut_as, describe_weights, whole
 from llm_decpomdp.policy import Completion
 
 
@@ -230,3 +230,44 @@ class ModelPolicy(ABC):
         """Take the weights of a state alone, and keep the sampler's random state; raises its errors."""
         copy_weights(state["weights"], dict(self._trainable()))
         self.engine.free()
+
+
+def save_model(model: Any, tokenizer: Any, adapter: str | None, folder: Path) -> None:
+    """Write a model, or one of its adapters, and a tokenizer in the formats of transformers and peft."""
+    if adapter is None:
+        model.save_pretrained(folder)
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder) as scratch:
+            model.save_pretrained(scratch, selected_adapters=[adapter])
+            # peft writes into a folder below, unless the name is the default.
+            below = Path(scratch, adapter)
+            for path in (below if below.is_dir() else Path(scratch)).iterdir():
+                path.replace(folder / path.name)
+    tokenizer.save_pretrained(folder)
+
+
+def save_rounded(model: Any, tokenizer: Any, dtype: torch.dtype, folder: Path) -> None:
+    """Write all weights of a model, rounded to `dtype`, and a tokenizer."""
+    rounded: dict[int, Tensor] = {}  # by place in memory: tied weights have several names
+    state = {
+        name: rounded.setdefault(weight.data_ptr(), weight.to(dtype))
+        for name, weight in model.state_dict().items()
+    }
+    model.save_pretrained(folder, state_dict=state)
+    tokenizer.save_pretrained(folder)
+
+
+@torch.no_grad()
+def copy_weights(stored: Mapping[str, Tensor], weights: Mapping[str, torch.nn.Parameter]) -> None:
+    """Copy stored weights into those of a model; raise a `ValueError` unless names and shapes are equal."""
+    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+    stored_shapes = {name: tuple(weight.shape) for name, weight in stored.items()}
+    if stored_shapes != shapes:
+        differing = sorted(name for name, _ in stored_shapes.items() ^ shapes.items())
+        raise ValueError(
+            f"the state is of another model: it differs from this one in {differing[:3]}, "
+            f"{len(set(differing))} weights in all"
+        )
+    for name, weight in weights.items():
+        weight.copy_(cut_as(stored[name], weight))

@@ -21,8 +21,7 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions, TrainerOptions
 from llm_decpomdp.algorithms.training.metrics import count_tokens
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch
-from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SourceWrapper, TrainBatch
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy, policy_attribute
 from llm_decpomdp.seeding import stream
 

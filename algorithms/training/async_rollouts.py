@@ -24,8 +24,7 @@ from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch
-from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SourceWrapper, TrainBatch
 
 logger = logging.getLogger(__name__)
 

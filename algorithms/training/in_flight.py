@@ -23,8 +23,7 @@ from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
 from llm_decpomdp.algorithms.training.async_rollouts import check_lag
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch
-from llm_decpomdp.algorithms.training.source_wrapper import SourceWrapper
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SourceWrapper, TrainBatch
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.trainer import Trainer

@@ -1,7 +1,7 @@
 """The training loop: sample, learn, log, and continue where a run was stopped.
 
-`SampledSource` gives the rollouts of each update. Optional features are wrappers of a source
-(`source_wrapper.py`), which `algorithms/sources.py` adds.
+`SampledSource` gives the rollouts of each update. Optional features are wrappers of a source (`SourceWrapper`),
+which `algorithms/sources.py` adds.
 """
 
 from __future__ import annotations
