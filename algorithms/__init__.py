@@ -44,18 +44,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)
     __all__ += ["ALGORITHMS"]
 
-NAMES = (
-    "grpo",
-    "magrpo",
-    "marloo",
-    "maremax",
-    "mareinforce",
-    "rae",
-    "iac",
-    "maac",
-    "coma",
-    "madpo",
-)
+NAMES = tuple("grpo magrpo marloo maremax mareinforce rae iac maac coma madpo".split())
 """Names of the algorithms: each is a module here with a declaration of this name in capitals."""
 
 

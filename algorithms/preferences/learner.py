@@ -303,12 +303,8 @@ class PairMetrics:
             loss, pairs, tokens, nll, wins, losses = (
                 processes.total(sums[f"{name}/{agent}"])
                 for name in (
-                    "loss",
-                    "pairs",
-                    "winner_tokens",
-                    "winner_nll",
-                    "winner_log_ratio",
-                    "loser_log_ratio",
+                    *("loss", "pairs", "winner_tokens", "winner_nll"),
+                    *("winner_log_ratio", "loser_log_ratio"),
                 )
             )
             metrics |= {f"loss/{agent}": loss, f"equal_answers/{agent}": total - pairs}

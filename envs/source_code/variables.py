@@ -56,10 +56,6 @@ class Flow:
             self.ends and other.ends,
         )
 
-    def maybe(self) -> Flow:
-        """Return the flow of this code or none."""
-        return self.either(Flow())
-
 
 def variable_flow(statements: Sequence[ast.stmt]) -> Flow:
     """Return the flow of statements, in which generators and `nonlocal` are not considered."""
