@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from llm_decpomdp.policy import Completion, policy_attribute
+from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import policy_attribute
 
 CHAT = "chat"
 """`history` of a policy that reads the earlier turns of its agent in the episode."""

@@ -16,7 +16,7 @@ from llm_decpomdp.agents.inference.sampler import Prompt
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.model_policy import ModelPolicy
 from llm_decpomdp.agents.models.prompting import PromptEncoder, context_length
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.completion import Completion
 
 
 class CausalLM(ModelPolicy):

@@ -27,7 +27,7 @@ from llm_decpomdp.agents.models.methods import (
     continues_prefixes,
 )
 from llm_decpomdp.agents.models.prompting import end_id, end_ids
-from llm_decpomdp.policy import SKIPPED, Completion
+from llm_decpomdp.completion import SKIPPED, Completion
 
 
 class ModelEngine(AdaptedModel):

@@ -18,7 +18,7 @@ from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.features import LoraTrunk
 from llm_decpomdp.agents.models.prompting import PromptEncoder, end_id
 from llm_decpomdp.agents.models.weights import cut_as, describe_weights, whole
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.completion import Completion
 
 
 class ModelPolicy(ABC):

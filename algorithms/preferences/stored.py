@@ -19,8 +19,9 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start, Timer
 from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch
+from llm_decpomdp.completion import Completion
 from llm_decpomdp.dialogue import reads_history
-from llm_decpomdp.policy import Completion, Team, TrainablePolicy, policy_attribute
+from llm_decpomdp.policy import Team, TrainablePolicy, policy_attribute
 from llm_decpomdp.utils.text import parse_lines
 
 logger = logging.getLogger(__name__)

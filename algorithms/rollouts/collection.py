@@ -20,8 +20,7 @@ If some joint samples end early, later turns keep their weight in the expected g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import NamedTuple
@@ -29,7 +28,12 @@ from typing import NamedTuple
 import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.checks import check_team, name_long_prompts
-from llm_decpomdp.algorithms.rollouts.lanes import ask_in_lanes
+from llm_decpomdp.algorithms.rollouts.lanes import (
+    ask_in_lanes,
+    batch_by_engine,
+    playing_policy,
+    reuse_prefixes,
+)
 from llm_decpomdp.algorithms.rollouts.rollout import (
     Completions,
     Group,
@@ -46,8 +50,9 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
 )
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.branching import record
+from llm_decpomdp.completion import Completion
 from llm_decpomdp.dialogue import reads_history
-from llm_decpomdp.policy import Completion, Policy, Team, policy_attribute, shared_engine
+from llm_decpomdp.policy import Policy, Team, policy_attribute, shared_engine
 
 MAX_ROWS = 256  # completions of one batch, unless a single prompt asks for more: bounds its memory
 
@@ -355,34 +360,6 @@ def sample_groups(
         {agent: completions[agent] for agent in texts}
         for texts, completions in zip(prompts, samples, strict=True)
     ]
-
-
-def batch_by_engine(policies: Sequence[Policy]) -> list[list[Policy]]:
-    """Return the distinct policies; those of one engine stand together."""
-    batches: dict[int, list[Policy]] = {}
-    for policy in {id(policy): policy for policy in policies}.values():
-        key = shared_engine(policy) or policy
-        batches.setdefault(id(key), []).append(policy)
-    return list(batches.values())
-
-
-@contextmanager
-def reuse_prefixes(team: Team) -> Iterator[None]:
-    """Let the engines of a team reuse computations of earlier turns, until the block ends."""
-    with ExitStack() as stack:
-        members = (policy_attribute(policy, "members") or (policy,) for policy in team.values())
-        for policies in batch_by_engine(list(chain.from_iterable(members))):
-            reuse = policy_attribute(shared_engine(policies[0]), "reuse_prefixes")
-            if reuse is not None:
-                stack.enter_context(reuse(any(map(reads_history, policies))))
-        yield
-
-
-def playing_policy(policy: Policy, envs: Sequence[TextEnv], state: int) -> Policy:
-    """Return the policy that answers in one of some states: a pool stands for several."""
-    member = policy_attribute(policy, "member")
-    player: Policy = policy if member is None else member(envs[state])
-    return player
 
 
 def _generate(

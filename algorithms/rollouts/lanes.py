@@ -1,15 +1,19 @@
-"""Servers and devices that answer at the same time.
+"""Policies by engine, and servers and devices that answer at the same time.
 
 Each server and each device has a lane, whose items go in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import chain
 from multiprocessing.pool import ThreadPool
 from typing import TypeVar
 
-from llm_decpomdp.policy import Policy, policy_attribute, shared_engine
+from llm_decpomdp.algorithms.rollouts.rollout import TextEnv
+from llm_decpomdp.dialogue import reads_history
+from llm_decpomdp.policy import Policy, Team, policy_attribute, shared_engine
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -73,3 +77,31 @@ def in_lanes(
 def is_remote(policy: Policy) -> bool:
     """Check whether a policy is sampled in another process."""
     return bool(policy_attribute(shared_engine(policy), "is_remote"))
+
+
+def batch_by_engine(policies: Sequence[Policy]) -> list[list[Policy]]:
+    """Return the distinct policies; those of one engine stand together."""
+    batches: dict[int, list[Policy]] = {}
+    for policy in {id(policy): policy for policy in policies}.values():
+        key = shared_engine(policy) or policy
+        batches.setdefault(id(key), []).append(policy)
+    return list(batches.values())
+
+
+@contextmanager
+def reuse_prefixes(team: Team) -> Iterator[None]:
+    """Let the engines of a team reuse computations of earlier turns, until the block ends."""
+    with ExitStack() as stack:
+        members = (policy_attribute(policy, "members") or (policy,) for policy in team.values())
+        for policies in batch_by_engine(list(chain.from_iterable(members))):
+            reuse = policy_attribute(shared_engine(policies[0]), "reuse_prefixes")
+            if reuse is not None:
+                stack.enter_context(reuse(any(map(reads_history, policies))))
+        yield
+
+
+def playing_policy(policy: Policy, envs: Sequence[TextEnv], state: int) -> Policy:
+    """Return the policy that answers in one of some states: a pool stands for several."""
+    member = policy_attribute(policy, "member")
+    player: Policy = policy if member is None else member(envs[state])
+    return player

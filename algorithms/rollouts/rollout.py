@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, SupportsFloat
 import numpy as np
 
 from llm_decpomdp.branching import acting_agents, branch, branches_in_threads
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.completion import Completion
 
 # More than the sandbox has workers: while some of them run programs, other steps read and judge theirs.
 MAX_STEP_THREADS = 16

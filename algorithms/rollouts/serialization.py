@@ -15,7 +15,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
     Start,
     View,
 )
-from llm_decpomdp.policy import Completion, Usage
+from llm_decpomdp.completion import Completion, Usage
 
 Row = Mapping[str, Any]
 

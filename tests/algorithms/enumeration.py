@@ -17,7 +17,7 @@ import torch
 
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.completion import Completion
 
 END = 0
 ANSWERS = ("", "a")

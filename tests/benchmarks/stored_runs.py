@@ -17,10 +17,10 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.completion import Completion
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import Verdict
 from llm_decpomdp.oracle import answers
-from llm_decpomdp.policy import Completion
 from llm_decpomdp.protocols import Reward
 from llm_decpomdp.utils.storage import RunFolder, append_json_line
 

@@ -21,7 +21,7 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.completion import Completion
 from tests.agents.conftest import tiny_model, tiny_tokenizer
 
 TOKENS = 5

@@ -40,7 +40,7 @@ from llm_decpomdp.agents.inference.stop_strings import (
 )
 from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.completion import Completion
 from tests.agents.conftest import SIZE, Make
 
 END = 0

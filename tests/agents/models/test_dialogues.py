@@ -12,8 +12,8 @@ import torch
 from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.completion import SKIPPED, Completion, PromptTooLong
 from llm_decpomdp.dialogue import Dialogue, DialogueTurn, reads_history, to_messages, turns_after
-from llm_decpomdp.policy import SKIPPED, Completion, PromptTooLong
 from tests.agents.models.test_prompting import byte_tokenizer, llama_tokenizer, policy_of
 
 CHATML = (

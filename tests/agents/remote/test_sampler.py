@@ -23,8 +23,8 @@ from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, Ser
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.agents.remote.server import RunningServer
 from llm_decpomdp.agents.single_model import load_policy
+from llm_decpomdp.completion import SKIPPED, Completion
 from llm_decpomdp.dialogue import Dialogue, DialogueTurn
-from llm_decpomdp.policy import SKIPPED, Completion
 from tests.agents.conftest import tiny_model, tiny_tokenizer
 from tests.support.fake_vllm import FakeVllm
 

@@ -26,8 +26,8 @@ from llm_decpomdp.algorithms.learning.passes import fill_passes, group_by_prompt
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.completion import Completion
 from llm_decpomdp.envs.probes.known import PROBES
-from llm_decpomdp.policy import Completion
 from tests.algorithms.conftest import TinyPolicy
 from tests.algorithms.steps import END, GRPO, MAGRPO, MORE, ROWS, A, B, accumulated, learn, weights
 

@@ -17,7 +17,7 @@ from llm_decpomdp.algorithms.rollouts.collection import align, collect_rollouts
 from llm_decpomdp.algorithms.rollouts.joint import common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.completion import Completion
 
 SIZES = [(2, 2, 1), (3, 2, 2), (4, 3, 5), (2, 8, 4), (5, 1, 1)]
 """G, N and K."""

@@ -17,7 +17,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.completion import Completion
 
 
 class Cycle:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms.rollouts.rollout import step_branches
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.completion import Completion
 
 
 class Paying:

@@ -10,7 +10,8 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.branching import branch
-from llm_decpomdp.policy import Completion, distinct_policies
+from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import distinct_policies
 
 
 class Script:

@@ -10,7 +10,7 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.completion import Completion
 
 TEXTS = {"x": ("a", "b"), "y": ("a", "bb")}
 

@@ -21,7 +21,7 @@ from llm_decpomdp.algorithms.training.sft_data import (
     reference_demonstrations,
 )
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.completion import Completion
 from llm_decpomdp.registry import make
 from tests.algorithms.conftest import END, EchoEnv, Recurrent, TinyPolicy
 from tests.algorithms.runs import BATCHES, Run, build, require_resumed, stop, weights

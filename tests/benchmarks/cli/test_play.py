@@ -16,9 +16,9 @@ from llm_decpomdp.benchmarks.cli.run_text import outcome
 from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.completion import Completion
 from llm_decpomdp.dialogue import turns_before
 from llm_decpomdp.oracle import answers
-from llm_decpomdp.policy import Completion
 from llm_decpomdp.registry import make
 from tests.support.commands import call
 

@@ -16,8 +16,8 @@ from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, EvalConfig, 
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.train import train
+from llm_decpomdp.completion import Completion
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.policy import Completion
 from llm_decpomdp.wrappers.turn_order import set_order
 from tests.benchmarks.evaluations import rows_of, starts_of
 from tests.support.commands import call

@@ -24,7 +24,7 @@ from llm_decpomdp.benchmarks.evaluation.play import read_rollout
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.benchmarks.runs.train import train
-from llm_decpomdp.policy import Completion
+from llm_decpomdp.completion import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.preferences import teams
 from tests.benchmarks.runs.conftest import Runs
