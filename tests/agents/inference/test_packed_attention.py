@@ -68,6 +68,31 @@ def test_values_and_gradients_are_those_of_a_dense_mask(
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("formats", ["bbb", "ffb", "bbf"])
+def test_bfloat16_rounds_as_little_as_the_attention_of_torch(formats: str) -> None:
+    layout = LAYOUTS["a prompt and a completion longer than a tile"]
+    length = sum(prompt + sum(lengths) for prompt, lengths in layout)
+    torch.manual_seed(0)
+    rounded = [torch.randn(1, count, length, 64).bfloat16() for count in (6, 2, 2)]
+    grad = torch.randn(1, length, 6, 64).bfloat16().float()
+
+    def compute(tiled: bool, formats: str) -> list[Tensor]:
+        kinds = {"f": torch.float32, "b": torch.bfloat16}
+        states = [
+            state.to(kinds[f]).requires_grad_() for state, f in zip(rounded, formats, strict=True)
+        ]
+        if tiled:
+            result, _ = packed_attention(None, *states, encode_layout(layout))
+        else:
+            mask = dense_mask(layout, CPU, states[0].dtype)
+            result = attend(*states, attn_mask=mask, enable_gqa=True).transpose(1, 2)
+        return [result.detach(), *torch.autograd.grad((result.float() * grad).sum(), states)]
+
+    values = (compute(False, "fff"), compute(False, "bbb"), compute(True, formats))
+    for exact, theirs, ours in zip(*values, strict=True):
+        assert (ours.float() - exact).norm() <= 1.5 * (theirs.float() - exact).norm()
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_layout_passes_in_the_place_of_a_mask(name: str) -> None:
     assert decode_layout(encode_layout(LAYOUTS[name])) == LAYOUTS[name]
