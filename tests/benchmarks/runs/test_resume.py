@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import torch
 from safetensors import SafetensorError
+from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM
 
+from llm_decpomdp.agents.inference import compiled
 from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
@@ -64,6 +66,49 @@ def test_a_finished_run_goes_on_for_longer_as_if_it_had_been_meant_to(
     assert (stored.algorithm.max_updates, stored.output.keep_checkpoints) == (4, 1)
     manifest = runs.manifest()
     assert manifest["resumed"] == [{"after": 2, "overrides": longer[1:]}]
+
+
+COMPILED = ["model.compile=true", "model.static_cache=true", "model.max_new_tokens=12"]
+COMPILED += ["algorithm.num_train_epochs=4", "algorithm.normalize_advantages=false"]
+# The offset of the reward is what a critic learns, and an advantage until it has.
+COMPILED += ["env.id=probe-delayed-v0", "env.options.offset=1", "algorithm.num_generations=4"]
+ADAPTERS = "model.lora={r: 2, target_modules: all-linear}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["algorithm.name=iac", "algorithm.critic.trunk=lora", ADAPTERS],
+        ["algorithm.name=maac"],
+        ["algorithm.name=coma", "model.fused_kernels=true"],
+    ],
+    ids=lambda options: options[0],
+)
+def test_a_run_with_compiled_layers_and_critics_resumes_exactly(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    # Inductor takes a minute for each of the three runs, and its own tests are in test_compiled.py.
+    monkeypatch.setattr(compiled, "BACKEND", "aot_eager")
+    overrides = [*KEPT, *COMPILED, *options]
+    runs.train(*overrides, "output.name=straight", "algorithm.max_updates=4", config="demo")
+    runs.train(*overrides, config="demo")
+    # As in another process, nothing is compiled yet.
+    torch._dynamo.reset()
+    resume(tmp_path / "run", ["algorithm.max_updates=4"])
+    folders = [tmp_path / name for name in ("straight", "run")]
+    for name in ("metrics.jsonl", "episodes.jsonl"):
+        straight, resumed = (rows(folder / name) for folder in folders)
+        assert straight == resumed and straight
+    states = []
+    for folder in folders:
+        found = checkpoint.latest(folder / "checkpoints")
+        assert found is not None and found.name == "update-000004"
+        states.append(tree_leaves(checkpoint.load(found)[1]))
+    tensors = [[leaf for leaf in state if isinstance(leaf, torch.Tensor)] for state in states]
+    assert all(torch.equal(a, b) for a, b in zip(*tensors, strict=True))
+    for update in runs.rows("train")[1::2]:  # on both sides of the interruption
+        assert update["grad_norm/player_0"] > 0 and "critic/loss" in update
 
 
 def test_a_run_with_a_lag_warns_where_it_is_to_last_longer_than_it_sampled_for(
