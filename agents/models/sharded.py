@@ -35,14 +35,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import (
     FSDPModule,
     MixedPrecisionPolicy,
     fully_shard,
     register_fsdp_forward_method,
 )
-from torch.nn import Parameter
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs
@@ -87,7 +85,7 @@ class ShardedEngine(ModelEngine):
     def __init__(
         self,
         engine: ModelEngine,
-        mesh: DeviceMesh,
+        mesh: distributed.DeviceMesh,
         reduce_once: bool,
         gather_for_generation: bool = True,
     ) -> None:
@@ -334,7 +332,7 @@ def shard_team(
     for policy in learning:
         engine, place = policy.engine, policy.model.device.type
         if id(engine) not in engines:
-            mesh = init_device_mesh(place, (shards,))
+            mesh = distributed.init_device_mesh(place, (shards,))
             once = policy.adapter is not None if reduce_once is None else reduce_once
             engines[id(engine)] = ShardedEngine(engine, mesh, once, gather_for_generation)
     for engine in engines.values():
@@ -388,7 +386,7 @@ def _skeleton(engine: ModelEngine) -> Any:
     """Copy a model without its weights."""
     memo: dict[int, Any] = {id(engine): engine}
     for weight in engine.model.parameters():
-        memo[id(weight)] = Parameter(weight.data.new_empty(0), requires_grad=weight.requires_grad)
+        memo[id(weight)] = torch.nn.Parameter(weight.data.new_empty(0), requires_grad=weight.requires_grad)
     return copy.deepcopy(engine.model, memo)
 
 
