@@ -35,6 +35,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import (
     FSDPModule,
     MixedPrecisionPolicy,
@@ -85,7 +86,7 @@ class ShardedEngine(ModelEngine):
     def __init__(
         self,
         engine: ModelEngine,
-        mesh: distributed.DeviceMesh,
+        mesh: DeviceMesh,
         reduce_once: bool,
         gather_for_generation: bool = True,
     ) -> None:
@@ -332,7 +333,7 @@ def shard_team(
     for policy in learning:
         engine, place = policy.engine, policy.model.device.type
         if id(engine) not in engines:
-            mesh = distributed.init_device_mesh(place, (shards,))
+            mesh = init_device_mesh(place, (shards,))
             once = policy.adapter is not None if reduce_once is None else reduce_once
             engines[id(engine)] = ShardedEngine(engine, mesh, once, gather_for_generation)
     for engine in engines.values():
