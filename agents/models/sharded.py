@@ -387,7 +387,9 @@ def _skeleton(engine: ModelEngine) -> Any:
     """Copy a model without its weights."""
     memo: dict[int, Any] = {id(engine): engine}
     for weight in engine.model.parameters():
-        memo[id(weight)] = torch.nn.Parameter(weight.data.new_empty(0), requires_grad=weight.requires_grad)
+        memo[id(weight)] = torch.nn.Parameter(
+            weight.data.new_empty(0), requires_grad=weight.requires_grad
+        )
     return copy.deepcopy(engine.model, memo)
 
 
