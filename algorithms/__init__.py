@@ -13,8 +13,8 @@ from llm_decpomdp.plugins import find
 from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.learning.advantages import BASELINES as BASELINES
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm as Algorithm
-    from llm_decpomdp.algorithms.learning.baselines import BASELINES as BASELINES
     from llm_decpomdp.algorithms.learning.learner import Learner as Learner
     from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions as LearnerOptions
     from llm_decpomdp.algorithms.learning.losses import LossInputs as LossInputs

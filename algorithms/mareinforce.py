@@ -13,8 +13,8 @@ Degenerate cases: equal returns other than 0 change the weights without a learni
 
 from __future__ import annotations
 
+from llm_decpomdp.algorithms.learning.advantages import none
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.baselines import none
 
 MAREINFORCE = Algorithm(
     "mareinforce",

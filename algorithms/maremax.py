@@ -16,8 +16,8 @@ Degenerate case: equal returns teach nothing; such a group is counted and skippe
 
 from __future__ import annotations
 
+from llm_decpomdp.algorithms.learning.advantages import maximum
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.baselines import maximum
 
 MAREMAX = Algorithm(
     "maremax",

@@ -14,8 +14,8 @@ Degenerate case: equal returns teach nothing; such a group is counted and skippe
 
 from __future__ import annotations
 
+from llm_decpomdp.algorithms.learning.advantages import leave_one_out
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-from llm_decpomdp.algorithms.learning.baselines import leave_one_out
 
 MARLOO = Algorithm(
     "marloo",

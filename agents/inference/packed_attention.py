@@ -36,7 +36,7 @@ from torch.library import custom_op
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from llm_decpomdp.agents.inference.packing import Layout, visible_tokens
+from llm_decpomdp.agents.inference.log_probs import Layout, visible_tokens
 
 NAME = "llm_decpomdp_packed"
 

@@ -20,12 +20,12 @@ from typing_extensions import Protocol
 
 from llm_decpomdp.agents.inference.decoding import growing_cache, whole_head
 from llm_decpomdp.agents.inference.determinism import cumulative_sum
+from llm_decpomdp.agents.inference.log_probs import token_log_probs
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.static_cache import StaticSteps
 from llm_decpomdp.agents.inference.steps import GrowingSteps, Prefilled, forward_with
 from llm_decpomdp.agents.inference.stop_strings import Decode, StopSearch
-from llm_decpomdp.agents.inference.token_log_probs import token_log_probs
 
 SetAdapters = Callable[[Sequence[str | None]], None]
 """Sets the adapter of each row for the next pass."""

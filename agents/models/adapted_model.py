@@ -15,7 +15,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from llm_decpomdp.agents.inference.compiled import CompiledLayers
 from llm_decpomdp.agents.inference.decoding import attention_span, decoding
 from llm_decpomdp.agents.inference.fused import fused_adapters, fused_kernels
-from llm_decpomdp.agents.inference.log_probs import Contexts, unwrap_peft
+from llm_decpomdp.agents.inference.log_probs import Contexts, padded_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.lora_batch import (
     adapter_layers,
     batched_adapters,
@@ -23,7 +23,6 @@ from llm_decpomdp.agents.inference.lora_batch import (
 )
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.sampler import Prompt, SetAdapters, ignore_adapters
-from llm_decpomdp.agents.inference.token_log_probs import padded_log_probs
 from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.methods import (
     ScoringMethod,

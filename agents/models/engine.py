@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from llm_decpomdp.agents.inference.continuous import sample_continuously
-from llm_decpomdp.agents.inference.log_probs import log_probs_of_prompts
+from llm_decpomdp.agents.inference.log_probs import PromptRows, log_probs_of_prompts
 from llm_decpomdp.agents.inference.lora_batch import can_batch_adapters
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.inference.packing import PromptRows
 from llm_decpomdp.agents.inference.sampler import Prompt, Remote, SampledRow, sample, sample_static
 from llm_decpomdp.agents.inference.static_cache import uses_static_cache
 from llm_decpomdp.agents.inference.stop_strings import TokenDecoder, stop_length

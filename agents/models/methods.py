@@ -25,11 +25,13 @@ from torch import Tensor
 from llm_decpomdp.agents.inference.compiled import describe_failure
 from llm_decpomdp.agents.inference.fused import can_fuse_kernels, fused_kernels
 from llm_decpomdp.agents.inference.log_probs import (
+    Rows,
     log_probs_of_prompts,
     packed_log_probs,
+    padded_log_probs,
+    plain_log_probs,
     unwrap_peft,
 )
-from llm_decpomdp.agents.inference.packing import Rows
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
@@ -41,7 +43,6 @@ from llm_decpomdp.agents.inference.sampler import (
     sample_static,
 )
 from llm_decpomdp.agents.inference.stop_strings import Decode
-from llm_decpomdp.agents.inference.token_log_probs import padded_log_probs, plain_log_probs
 from llm_decpomdp.agents.models.prompting import (
     LENGTH_DEPENDENT,
     context_length,

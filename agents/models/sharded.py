@@ -44,10 +44,15 @@ from torch.distributed.fsdp import (
 )
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from llm_decpomdp.agents.inference.log_probs import packed_log_probs
-from llm_decpomdp.agents.inference.packing import ROW_TOKENS, PromptRows, Rows, split_rows
+from llm_decpomdp.agents.inference.log_probs import (
+    ROW_TOKENS,
+    PromptRows,
+    Rows,
+    packed_log_probs,
+    padded_log_probs,
+    split_rows,
+)
 from llm_decpomdp.agents.inference.static_cache import uses_static_cache
-from llm_decpomdp.agents.inference.token_log_probs import padded_log_probs
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.hollow import is_hollow, read_weights

@@ -8,19 +8,23 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from typing import TYPE_CHECKING, Any
 
 import torch
 from typing_extensions import get_protocol_members
 
-from llm_decpomdp.agents.models.weights import has_shards, whole
+from llm_decpomdp.agents.models.weights import cut_as, has_shards, whole
 from llm_decpomdp.algorithms.learning import distributed as processes
+from llm_decpomdp.algorithms.learning import shards
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.learner_state import LearnerState, OptimizerState
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.policy import Team, TrainablePolicy, distinct_policies
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.critics.critic import Critic
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +69,7 @@ def learning_rate_factor(update: int, schedule: str, warmup: int, total: int | N
     return 1.0 - progress if schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
-class PolicyOptimizer(OptimizerState):
+class PolicyOptimizer:
     """AdamW for the parameters of a policy, with float32 copies of 16-bit parameters.
 
     `learning_rate` is that before the schedule. Only matrices decay, not vectors (biases, norms). `fused` takes
@@ -121,8 +125,41 @@ class PolicyOptimizer(OptimizerState):
         for tensor in (*self.parameters, *self.masters):
             tensor.grad = None
 
+    @torch.no_grad()
+    def reload(self) -> None:
+        """Update the float32 copies, after something else has changed the parameters."""
+        for parameter, master in self._float_copies():
+            master.copy_(parameter)
 
-class BaseLearner(LearnerState, ABC):
+    def _float_copies(self) -> Iterator[tuple[torch.nn.Parameter, torch.nn.Parameter]]:
+        pairs = zip(self.parameters, self.masters, strict=True)
+        return ((parameter, master) for parameter, master in pairs if parameter is not master)
+
+    def state_dict(self, keep: bool = True) -> dict[str, Any]:
+        """Return moments and float32 copies.
+
+        With shards, all processes call this, and whole tensors are gathered on the CPU; `keep=False` drops them.
+        """
+        masters = [master.detach() for _, master in self._float_copies()]
+        state = {"adamw": self._adamw.state_dict(), "masters": masters}
+        return shards.gather_whole(state, keep) if has_shards(self.parameters) else state
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from the value of `state_dict`."""
+        adamw = state["adamw"]
+        if has_shards(self.parameters):
+            adamw = shards.cut_moments(adamw, self._adamw)
+        fused = [group["fused"] for group in self._adamw.param_groups]
+        self._adamw.load_state_dict(adamw)
+        # torch takes the options of the state over; the kernel is one of this process.
+        for group, value in zip(self._adamw.param_groups, fused, strict=True):
+            group["fused"] = value
+        for (_, master), weights in zip(self._float_copies(), state["masters"], strict=True):
+            master.copy_(cut_as(weights, master))
+
+
+class BaseLearner(ABC):
     """Base of learners; a policy that agents share has one optimizer.
 
     Args:
@@ -135,6 +172,8 @@ class BaseLearner(LearnerState, ABC):
         ValueError: If the algorithm cannot train the team, or no policy can be trained.
     """
 
+    critic: Critic | None = None
+    """The critic, if there is one."""
     has_opponent = False
     """Whether its pairs have one side from another team, or from an earlier visit of the start."""
     uses_sampling_probabilities = True
@@ -243,3 +282,39 @@ class BaseLearner(LearnerState, ABC):
                 f"{'weights may have changed' if several else 'no weight was changed'}. "
                 "If the rewards are finite, lower learning_rate or set max_grad_norm"
             )
+
+    def reload_master_weights(self) -> None:
+        """Continue from the policies' current weights, after something else has changed them."""
+        for optimizer in self._optimizers.values():
+            optimizer.reload()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of optimizers, critic and algorithm, and the number of updates.
+
+        The policies keep their own state. With sharded weights all processes call this, and only the first gets
+        the optimizers' tensors.
+        """
+        first = processes.rank() == 0
+        optimizers = {name: opt.state_dict(keep=first) for name, opt in self._optimizers.items()}
+        state: dict[str, Any] = {"updates": self.updates, "optimizers": optimizers}
+        if self.critic:
+            state["critic"] = self.critic.state_dict()
+        if of_algorithm := self.algorithm.state_dict():
+            state["algorithm"] = of_algorithm
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from the value of `state_dict`; raise a `ValueError` if it is of other policies."""
+        if set(state["optimizers"]) != set(self._optimizers):
+            raise ValueError(
+                f"the state is of the policies {sorted(state['optimizers'])}, "
+                f"the team has {sorted(self._optimizers)}"
+            )
+        for name, optimizer in self._optimizers.items():
+            optimizer.load_state_dict(state["optimizers"][name])
+        self.updates = state["updates"]
+        if self.critic:
+            self.critic.load_state_dict(state["critic"])
+        # Checkpoints of version 0.x have the state of `rae` under the key `running`.
+        if of_algorithm := state.get("algorithm", state.get("running")):
+            self.algorithm.load_state_dict(of_algorithm)

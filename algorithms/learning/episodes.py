@@ -11,10 +11,11 @@ from llm_decpomdp.algorithms.learning.advantages import (
     Baseline,
     GroupValues,
     Returns,
+    leave_one_out,
     mean,
+    none,
     subtract_baseline,
 )
-from llm_decpomdp.algorithms.learning.baselines import leave_one_out, none
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 
 

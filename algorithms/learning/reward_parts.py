@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.algorithms.learning.advantages import GroupValues, Returns, check_advantages
-from llm_decpomdp.algorithms.learning.baselines import none
+from llm_decpomdp.algorithms.learning.advantages import GroupValues, Returns, check_advantages, none
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 

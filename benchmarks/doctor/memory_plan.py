@@ -271,8 +271,7 @@ class PlannedModel:
 
     def learning_bytes(self, group_size: int) -> dict[str, float]:
         """Return the bytes of a pass over one packed row: a prompt with the completions of a group."""
-        from llm_decpomdp.agents.inference.log_probs import LOGITS_AT_ONCE
-        from llm_decpomdp.agents.inference.packing import ROW_TOKENS
+        from llm_decpomdp.agents.inference.log_probs import LOGITS_AT_ONCE, ROW_TOKENS
 
         prompt, length = max(self.prompts), max(self.lengths)
         tokens = max(min(prompt + group_size * length, ROW_TOKENS), prompt + length)

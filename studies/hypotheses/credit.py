@@ -7,8 +7,11 @@ import numpy as np
 from llm_decpomdp import make
 from llm_decpomdp.agents.scripted import Scripted
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.advantages import group_advantages, subtract_baseline
-from llm_decpomdp.algorithms.learning.baselines import leave_one_out
+from llm_decpomdp.algorithms.learning.advantages import (
+    group_advantages,
+    leave_one_out,
+    subtract_baseline,
+)
 from llm_decpomdp.algorithms.learning.feature_options import AggregationOptions
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts

@@ -10,10 +10,9 @@ import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from llm_decpomdp.agents.inference import log_probs as packed
-from llm_decpomdp.agents.inference import packing
-from llm_decpomdp.agents.inference.log_probs import packed_log_probs
-from llm_decpomdp.agents.inference.token_log_probs import (
+from llm_decpomdp.agents.inference.log_probs import (
     TokenLogProbs,
+    packed_log_probs,
     padded_log_probs,
     token_log_probs,
 )
@@ -46,7 +45,7 @@ def plain(model: torch.nn.Module, divisor: float) -> torch.Tensor:
 def test_values_and_gradients_are_those_of_plain_rows(
     make_policy: Make, monkeypatch: pytest.MonkeyPatch, attention: str, room: int, logits: int
 ) -> None:
-    monkeypatch.setattr(packing, "ROW_TOKENS", room)
+    monkeypatch.setattr(packed, "ROW_TOKENS", room)
     monkeypatch.setattr(packed, "LOGITS_AT_ONCE", logits)
     model = make_policy().model
     model.set_attn_implementation(attention)

@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention as attend
 
 from llm_decpomdp.agents.inference import packed_attention as packed
 from llm_decpomdp.agents.inference.fused import fused_adapters
+from llm_decpomdp.agents.inference.log_probs import dense_mask, encode_layout
 from llm_decpomdp.agents.inference.packed_attention import (
     NAME,
     block_mask,
@@ -22,7 +23,6 @@ from llm_decpomdp.agents.inference.packed_attention import (
     tiled_attention_backward,
     tiles,
 )
-from llm_decpomdp.agents.inference.packing import dense_mask, encode_layout
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.single_model import load_policy
 from tests.agents.conftest import Make
@@ -152,7 +152,7 @@ def fused(policy: Any, **options: Any) -> ModelEngine:
 def test_one_pass_of_several_prompts_has_the_gradient_of_one_pass_each(
     make_policy: Make, monkeypatch: pytest.MonkeyPatch, checkpointing: bool, room: int
 ) -> None:
-    monkeypatch.setattr("llm_decpomdp.agents.inference.packing.ROW_TOKENS", room)
+    monkeypatch.setattr("llm_decpomdp.agents.inference.log_probs.ROW_TOKENS", room)
     policy = make_policy()
     each = torch.cat([policy.engine.log_probs(*one, 0.7) for one in PROMPTS])
     expected = gradients(policy.model, each)

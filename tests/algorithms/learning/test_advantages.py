@@ -11,6 +11,7 @@ import pytest
 
 from llm_decpomdp.algorithms import ALGORITHMS, NAMES, Algorithm
 from llm_decpomdp.algorithms.learning.advantages import (
+    BASELINES,
     group_advantages,
     mean,
     partner_returns,
@@ -19,7 +20,6 @@ from llm_decpomdp.algorithms.learning.advantages import (
     subtract_baseline,
     visit_weights,
 )
-from llm_decpomdp.algorithms.learning.baselines import BASELINES
 from llm_decpomdp.algorithms.learning.completion_values import aggregate
 from llm_decpomdp.algorithms.learning.feature_options import check_credit
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions

@@ -12,12 +12,15 @@ import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.advantages import (
+    BASELINES,
+    leave_one_out,
+    maximum,
     mean,
+    none,
     partner_returns,
     subtract_baseline,
     visit_weights,
 )
-from llm_decpomdp.algorithms.learning.baselines import BASELINES, leave_one_out, maximum, none
 from llm_decpomdp.algorithms.learning.episodes import pool_advantages
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.algorithms.learning.advantages import partner_returns
-from llm_decpomdp.algorithms.learning.baselines import leave_one_out
+from llm_decpomdp.algorithms.learning.advantages import leave_one_out, partner_returns
 from llm_decpomdp.algorithms.rollouts.checks import cost
 from llm_decpomdp.algorithms.rollouts.collection import align, collect_rollouts
 from llm_decpomdp.algorithms.rollouts.joint import common, cross
