@@ -11,7 +11,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from llm_decpomdp.agents.inference import log_probs as packed
 from llm_decpomdp.agents.inference.log_probs import (
-    TokenLogProbs,
+    _TokenLogProbs,
     packed_log_probs,
     padded_log_probs,
     token_log_probs,
@@ -210,7 +210,7 @@ def test_the_gradient_of_the_head_is_that_of_the_plain_formula(
     logits, tokens = torch.randn(20, 30).to(dtype).requires_grad_(), torch.randint(30, (20,))
     weights, tensors = torch.randn(20), []
     weights[3] = 0.0
-    for score in (token_log_probs, TokenLogProbs.apply):
+    for score in (token_log_probs, _TokenLogProbs.apply):
         values = score(logits, tokens, divisor)
         tensors.append((values, *torch.autograd.grad(values, logits, weights)))
     assert all(map(torch.equal, *tensors))
