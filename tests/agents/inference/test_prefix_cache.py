@@ -227,7 +227,8 @@ def test_a_model_that_cannot_continue_a_prefix_computes_whole_prompts(
     forward = policy.model.forward
 
     def wrong(*args: Any, **options: Any) -> Any:
-        cache, new = options.get("past_key_values"), options["input_ids"].shape[1]
+        cache = options.get("cache", options.get("past_key_values"))
+        new = options["input_ids"].shape[1]
         if cache is not None and cache.get_seq_length() and new > 1:
             options["position_ids"] = options["position_ids"] + 3  # of some tokens only
         return forward(*args, **options)
