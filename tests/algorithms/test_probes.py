@@ -80,15 +80,11 @@ def test_every_team_algorithm_learns_every_probe_of_chains(probe: str, algorithm
     require_learned(ProbeTrial(probe, algorithm), budget=60, share=0.8)
 
 
-ASKS = 0.65
-"""Share of the optimum from which a team has learned to ask; by rounding, one over chains came to 0.625."""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", TEAMS)
 def test_every_team_algorithm_learns_over_trees_to_ask_for_the_partner(algorithm: str) -> None:
     """With this seed: of five, about two learn it on this budget (docs/learners.md), and over chains none does."""
-    require_learned(ProbeTrial(DELAYED, algorithm, "tree"), budget=60, share=ASKS, seed=1)
+    require_learned(ProbeTrial(DELAYED, algorithm, "tree"), budget=60, share=0.65, seed=1)
 
 
 @pytest.mark.slow
@@ -97,7 +93,7 @@ def test_over_chains_no_algorithm_learns_to_ask_as_the_first_turn_earns_nothing(
     algorithm: str,
 ) -> None:
     curve = train(ProbeTrial(DELAYED, algorithm, "chain"), budget=60, seed=0)
-    assert max(curve.values) < ASKS * PROBES[DELAYED].optimum, curve.values
+    assert max(curve.values) < 0.6 * PROBES[DELAYED].optimum, curve.values
 
 
 @pytest.mark.slow
