@@ -1,8 +1,8 @@
-"""A model with adapters, with the number format, the kernels and the methods of its passes."""
+"""A model with adapters, with the number format and the kernels of a learner's passes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
@@ -13,25 +13,10 @@ from torch.utils.checkpoint import noop_context_fn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from llm_decpomdp.agents.inference.compiled import CompiledLayers
-from llm_decpomdp.agents.inference.decoding import attention_span, decoding
 from llm_decpomdp.agents.inference.fused import fused_adapters, fused_kernels
-from llm_decpomdp.agents.inference.log_probs import Contexts, padded_log_probs, unwrap_peft
-from llm_decpomdp.agents.inference.lora_batch import (
-    adapter_layers,
-    batched_adapters,
-    can_batch_adapters,
-)
-from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
-from llm_decpomdp.agents.inference.sampler import Prompt, SetAdapters, ignore_adapters
-from llm_decpomdp.agents.models.features import hidden_means
-from llm_decpomdp.agents.models.methods import (
-    ScoringMethod,
-    agrees_with_compiled_layers,
-    agrees_with_fused_kernels,
-    choose_scoring_method,
-    warn_of_padding,
-)
-from llm_decpomdp.agents.models.weights import resolve_compute_dtype, round_weights, weights_as
+from llm_decpomdp.agents.inference.log_probs import Contexts, unwrap_peft
+from llm_decpomdp.agents.inference.lora_batch import adapter_layers
+from llm_decpomdp.agents.models.weights import resolve_compute_dtype, weights_as
 
 
 def avoid_attention_plans(device: torch.device) -> None:
@@ -43,14 +28,18 @@ def avoid_attention_plans(device: torch.device) -> None:
 
 
 class AdaptedModel:
-    """Chooses the adapter, the number format, the kernels and the methods with which a model computes.
+    """Chooses the adapter, the number format and the kernels with which a model computes.
 
-    Arguments and errors are those of `ModelEngine`.
+    Args:
+        model: A transformers model with a head for the next token, or a peft model around one.
+        compute_dtype: As of `ModelEngine`.
+        gradient_checkpointing: As of `ModelEngine`.
+        fused_kernels: As of `ModelEngine`.
+        compile: As of `ModelEngine`.
+
+    Raises:
+        ValueError: As of `ModelEngine`.
     """
-
-    prefix_cache: float | None
-    """Gigabytes for keys and values of earlier turns; 0 if the model cannot continue from them."""
-    _prefixes: PrefixCache | None = None
 
     def __init__(
         self,
@@ -71,10 +60,6 @@ class AdaptedModel:
         self.samples_compiled = compile
         """Whether compiled layers are used for sampling; after the first use, whether the model agrees."""
         self._in_kernels = False  # whether the present pass is one of `_kernels`
-        self._packs: bool | None = None  # unknown until the first use
-        self._score_unpacked: ScoringMethod = padded_log_probs  # known with `_packs`
-        self._span = attention_span(model.config)
-        self._warned_of_span = False
         self._adapter_layers: list[Any] | None = None  # collected at the first pass
         if gradient_checkpointing:
             self._enable_checkpointing()
@@ -200,84 +185,3 @@ class AdaptedModel:
         finally:
             for layer in layers:
                 layer.training = False
-
-    @contextmanager
-    def reuse_prefixes(self, dialogues: bool = True) -> Iterator[None]:
-        """Reuse the keys and values of earlier prompts and answers until the block ends.
-
-        A collection of rollouts is one block, so what is reused does not depend on earlier collections.
-
-        Args:
-            dialogues: Whether prompts have histories; with `prefix_cache=None`, nothing is reused without.
-        """
-        gigabytes = float(dialogues) if self.prefix_cache is None else self.prefix_cache
-        if gigabytes:
-            self._prefixes = PrefixCache(gigabytes * 2**30)
-        try:
-            yield
-        finally:
-            self._prefixes = None
-
-    @contextmanager
-    def sampling_weights(
-        self, prompts: Sequence[Prompt], dtype: torch.dtype
-    ) -> Iterator[SetAdapters]:
-        """Let the model compute with the adapters of prompts, and with weights rounded to `dtype`.
-
-        The context gives the function that sets the adapter of each row. No weight may be written in it.
-        """
-        adapters = sorted({prompt.adapter for prompt in prompts if prompt.adapter is not None})
-        if len(adapters) == 1:
-            self.activate(*adapters)
-        stack = bool(adapters) and can_batch_adapters(self.model)
-        with (
-            self._rounded(dtype),
-            decoding(self.model),
-            self._compiled if self._compiled and self.samples_compiled else nullcontext(),
-            batched_adapters(self.model, adapters)
-            if stack
-            else nullcontext(ignore_adapters) as set_adapters,
-        ):
-            yield set_adapters
-
-    def _rounded(self, dtype: torch.dtype) -> AbstractContextManager[None]:
-        return round_weights(self.model, dtype)
-
-    def _can_pack(self, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> bool:
-        """Check whether rows can be packed, by the model and by their lengths."""
-        if self._packs is None:
-            self._packs, self._score_unpacked = choose_scoring_method(
-                self.model, self.compute_dtype, (*prompt, *rows[0])
-            )
-            self._fuses = (
-                self._fuses
-                and self._packs
-                and agrees_with_fused_kernels(self.model, self.compute_dtype, (*prompt, *rows[0]))
-            )
-            if self._learns_compiled:
-                self._learns_compiled = self._packs and agrees_with_compiled_layers(
-                    self.model, self.compute_dtype, (*prompt, *rows[0]), self._kernels, self._fuses
-                )
-        # Packed rows have no windows, so every layer must see whole rows.
-        fits = len(prompt) + max(map(len, rows)) <= self._span
-        if self._packs and not fits and not self._warned_of_span:
-            self._warned_of_span = True
-            warn_of_padding(
-                f"some are longer than what its attention sees, {self._span:.0f} tokens; these alone"
-            )
-        return self._packs and fits
-
-    def gather(self) -> None:
-        """Collect sharded weights for `generate` (`sharded.py`); here they are complete."""
-
-    def free(self) -> None:
-        """Free the weights that `gather` has collected; here there are none."""
-
-    def finish_sampling(self) -> None:
-        """Wait until all processes have sampled with shards (`sharded.py`); here there are none."""
-
-    def features(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """Return the mean of the last hidden states over the tokens of each row, (B, d), float32."""
-        learning = self._checkpointing() if torch.is_grad_enabled() else nullcontext()
-        with self._computing(), learning:
-            return hidden_means(self.model, rows, self._span)

@@ -5,7 +5,8 @@ Policies with different adapters share the frozen base model and are sampled in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -13,19 +14,40 @@ import torch
 from torch import Tensor
 
 from llm_decpomdp.agents.inference.continuous import sample_continuously
-from llm_decpomdp.agents.inference.log_probs import PromptRows, log_probs_of_prompts
-from llm_decpomdp.agents.inference.lora_batch import can_batch_adapters
+from llm_decpomdp.agents.inference.decoding import attention_span, decoding
+from llm_decpomdp.agents.inference.log_probs import (
+    PromptRows,
+    log_probs_of_prompts,
+    padded_log_probs,
+)
+from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.inference.sampler import Prompt, Remote, SampledRow, sample, sample_static
+from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
+from llm_decpomdp.agents.inference.sampler import (
+    Prompt,
+    Remote,
+    SampledRow,
+    SetAdapters,
+    ignore_adapters,
+    sample,
+    sample_static,
+)
 from llm_decpomdp.agents.inference.static_cache import uses_static_cache
 from llm_decpomdp.agents.inference.stop_strings import TokenDecoder, stop_length
 from llm_decpomdp.agents.models.adapted_model import AdaptedModel
+from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.methods import (
     SamplingMethod,
+    ScoringMethod,
+    agrees_with_compiled_layers,
+    agrees_with_fused_kernels,
     choose_sampling_method,
+    choose_scoring_method,
     continues_prefixes,
+    warn_of_padding,
 )
 from llm_decpomdp.agents.models.prompting import end_id, end_ids
+from llm_decpomdp.agents.models.weights import round_weights
 from llm_decpomdp.completion import SKIPPED, Completion
 
 
@@ -77,7 +99,13 @@ class ModelEngine(AdaptedModel):
         """The fastest method that agrees with the model, once the model was checked (`methods.py`)."""
         self._checked: set[str | None] = set()  # adapters whose samples agree with a plain pass
         self.prefix_cache = self.caching.prefix_cache
+        """Gigabytes for keys and values of earlier turns; 0 if the model cannot continue from them."""
+        self._prefixes: PrefixCache | None = None
         self._continued: set[str | None] = set()  # adapters whose samples from a prefix agree
+        self._packs: bool | None = None  # unknown until the first use
+        self._score_unpacked: ScoringMethod = padded_log_probs  # known with `_packs`
+        self._span = attention_span(model.config)
+        self._warned_of_span = False
         self.remote: Remote | None = None
         """The sampler that replaces the model here, if set."""
         self.sample_in_flight: Callable[..., list[SampledRow]] | None = None
@@ -168,6 +196,23 @@ class ModelEngine(AdaptedModel):
         self._continued.update(prompt.adapter for prompt in unchecked)
         return True
 
+    @contextmanager
+    def reuse_prefixes(self, dialogues: bool = True) -> Iterator[None]:
+        """Reuse the keys and values of earlier prompts and answers until the block ends.
+
+        A collection of rollouts is one block, so what is reused does not depend on earlier collections.
+
+        Args:
+            dialogues: Whether prompts have histories; with `prefix_cache=None`, nothing is reused without.
+        """
+        gigabytes = float(dialogues) if self.prefix_cache is None else self.prefix_cache
+        if gigabytes:
+            self._prefixes = PrefixCache(gigabytes * 2**30)
+        try:
+            yield
+        finally:
+            self._prefixes = None
+
     def run_method(
         self,
         method: SamplingMethod,
@@ -181,6 +226,31 @@ class ModelEngine(AdaptedModel):
             return method(
                 self.model, prompts, num_samples, end_ids, set_adapters, self.text.decode_whole
             )
+
+    @contextmanager
+    def sampling_weights(
+        self, prompts: Sequence[Prompt], dtype: torch.dtype
+    ) -> Iterator[SetAdapters]:
+        """Let the model compute with the adapters of prompts, and with weights rounded to `dtype`.
+
+        The context gives the function that sets the adapter of each row. No weight may be written in it.
+        """
+        adapters = sorted({prompt.adapter for prompt in prompts if prompt.adapter is not None})
+        if len(adapters) == 1:
+            self.activate(*adapters)
+        stack = bool(adapters) and can_batch_adapters(self.model)
+        with (
+            self._rounded(dtype),
+            decoding(self.model),
+            self._compiled if self._compiled and self.samples_compiled else nullcontext(),
+            batched_adapters(self.model, adapters)
+            if stack
+            else nullcontext(ignore_adapters) as set_adapters,
+        ):
+            yield set_adapters
+
+    def _rounded(self, dtype: torch.dtype) -> AbstractContextManager[None]:
+        return round_weights(self.model, dtype)
 
     def _completion(self, row: SampledRow, prompt: Prompt) -> Completion:
         has_end = row.stopped and row.tokens[-1] in self.end_ids
@@ -228,3 +298,42 @@ class ModelEngine(AdaptedModel):
                     )
             parts = (self._score_unpacked(self.model, *pair, divisor) for pair in prompts)
             return torch.cat([*parts])
+
+    def _can_pack(self, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> bool:
+        """Check whether rows can be packed, by the model and by their lengths."""
+        if self._packs is None:
+            self._packs, self._score_unpacked = choose_scoring_method(
+                self.model, self.compute_dtype, (*prompt, *rows[0])
+            )
+            self._fuses = (
+                self._fuses
+                and self._packs
+                and agrees_with_fused_kernels(self.model, self.compute_dtype, (*prompt, *rows[0]))
+            )
+            if self._learns_compiled:
+                self._learns_compiled = self._packs and agrees_with_compiled_layers(
+                    self.model, self.compute_dtype, (*prompt, *rows[0]), self._kernels, self._fuses
+                )
+        # Packed rows have no windows, so every layer must see whole rows.
+        fits = len(prompt) + max(map(len, rows)) <= self._span
+        if self._packs and not fits and not self._warned_of_span:
+            self._warned_of_span = True
+            warn_of_padding(
+                f"some are longer than what its attention sees, {self._span:.0f} tokens; these alone"
+            )
+        return self._packs and fits
+
+    def gather(self) -> None:
+        """Collect sharded weights for `generate` (`sharded.py`); here they are complete."""
+
+    def free(self) -> None:
+        """Free the weights that `gather` has collected; here there are none."""
+
+    def finish_sampling(self) -> None:
+        """Wait until all processes have sampled with shards (`sharded.py`); here there are none."""
+
+    def features(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """Return the mean of the last hidden states over the tokens of each row, (B, d), float32."""
+        learning = self._checkpointing() if torch.is_grad_enabled() else nullcontext()
+        with self._computing(), learning:
+            return hidden_means(self.model, rows, self._span)

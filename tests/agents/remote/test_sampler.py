@@ -31,6 +31,8 @@ from tests.support.fake_vllm import FakeVllm
 LORA = {"r": 2, "target_modules": ["q_proj", "v_proj"]}
 OPTIONS = SamplerOptions(engine="vllm", timeout=20, max_mismatch=1e-4)
 PROMPTS = ["one", "two and more", "three"]
+# On a GPU, a batch of other rows rounds otherwise.
+TOLERANCE = 1e-5 if torch.cuda.is_available() else None
 
 
 def two(model: Path, **options: Any) -> dict[str, CausalLM]:
@@ -95,7 +97,7 @@ def test_a_server_draws_what_this_project_s_sampler_draws_by_the_same_seeds(
             assert [c.tokens for c in group] == [row.tokens for row in rows]
             assert [c.finish_reason == "stop" for c in group] == [row.stopped for row in rows]
             assert [c.log_probs for c in group] == [
-                pytest.approx(r.log_probs, abs=1e-5) for r in rows
+                pytest.approx(r.log_probs, abs=TOLERANCE) for r in rows
             ]
             log_probs, mask = policy.log_probs(text, group)
             sampled = torch.tensor([p for c in group for p in c.log_probs])
