@@ -22,6 +22,20 @@ def test_the_files_and_folders_of_the_page_on_architecture_exist() -> None:
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
 
 
+def test_the_call_trees_of_the_page_on_architecture_name_functions_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    folders: list[str] = []
+    calls = re.findall(r"^( *)([\w./]+)\.py:([\w.]+)(?:  # .+)?$", page, re.MULTILINE)
+    assert len(calls) > 90
+    for indent, path, name in calls:
+        depth = len(indent) // 2
+        folder, _, file = path.rpartition("/")
+        folders[depth:] = [folder or folders[depth - 1]]
+        text = (ROOT / folders[depth] / f"{file}.py").read_text(encoding="utf-8")
+        for part in name.split("."):
+            assert re.search(rf"\b(def|class) {part}\b", text), f"{path}.py:{name}"
+
+
 def test_the_pages_link_to_files_that_exist() -> None:
     for page in (ROOT / "docs").glob("*.md"):
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
