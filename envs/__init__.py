@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from llm_decpomdp.envs.coding.division import measure_divisions as measure_divisions
     from llm_decpomdp.envs.coding.env import coding_env as coding_env
     from llm_decpomdp.envs.datasets.classeval import ClassTask as ClassTask
-    from llm_decpomdp.envs.datasets.code_task import CodeTask as CodeTask
+    from llm_decpomdp.envs.datasets.humaneval import CodeTask as CodeTask
     from llm_decpomdp.envs.sandbox import Execution as Execution
     from llm_decpomdp.envs.sandbox import Limits as Limits
     from llm_decpomdp.envs.sandbox import Program as Program

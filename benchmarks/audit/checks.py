@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.benchmarks.audit.grading import Grading, Subject
-from llm_decpomdp.envs.datasets.code_task import CodeTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark
 from llm_decpomdp.envs.sandbox import Outcome, Tests, instrument
 from llm_decpomdp.envs.source_code.parsing import find_function

@@ -27,7 +27,7 @@ from llm_decpomdp.envs.coding.division import (
     find_divisions,
 )
 from llm_decpomdp.envs.coding.roles import MainRole
-from llm_decpomdp.envs.datasets.code_task import CodeTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.sandbox import Sandbox, SandboxError
 from llm_decpomdp.envs.source_code.function_extraction import KINDS
 from llm_decpomdp.utils.storage import write_atomically

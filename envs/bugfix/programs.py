@@ -38,8 +38,7 @@ from llm_decpomdp.envs.bugfix.tasks import (
     whole,
 )
 from llm_decpomdp.envs.datasets.classeval import CLASSEVAL, ClassTask, class_task
-from llm_decpomdp.envs.datasets.code_task import CodeTask
-from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
+from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask
 from llm_decpomdp.envs.datasets.rows import (
     BadRow,
     Row,

@@ -42,7 +42,7 @@ def submission(
     reader = CompletionReader(completion, {*others, *given}, opening, prompt)
     readings = {name: reading for name in owned if (reading := reader.read(name)).defined}
     whole = [name for name, reading in readings.items() if not reading.problem]
-    code, counts = reader.blocks.compose(whole)
+    code, counts = reader.compose(whole)
     submitted = {name: definition_text(code, name) for name in whole}
     fallbacks = {**reader.fallbacks, **counts}
     for reading in readings.values():

@@ -51,9 +51,9 @@ from itertools import islice
 from typing import ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.coding.prompts import HELPER
 from llm_decpomdp.envs.coding.reward import CodeReward, Parts
-from llm_decpomdp.envs.datasets.code_task import CodeTask
+from llm_decpomdp.envs.coding.roles import HELPER
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark
 from llm_decpomdp.envs.program_reward import NOT_CALLED
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox

@@ -41,7 +41,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from llm_decpomdp.envs.coding.roles import AuxRole, Role
-from llm_decpomdp.envs.datasets.code_task import CodeTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.program_reward import (
     IGNORED,
     NOT_CALLED,

@@ -11,8 +11,7 @@ from functools import partial
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.coding.division import FULL_SHARE, DivisionReward, measure_divisions
 from llm_decpomdp.envs.coding.env import CodingOptions, make_coding_env
-from llm_decpomdp.envs.datasets.code_task import CodeTask
-from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
+from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask
 from llm_decpomdp.envs.datasets.loading import Dataset, load
 from llm_decpomdp.envs.datasets.mbpp import MBPP
 from llm_decpomdp.envs.datasets.rows import Row, bundled_rows

@@ -94,7 +94,7 @@ class HelperRole(Writer):
         team = (HelperRole(i, self.team, self.convention) for i in range(self.team - 1))
         taken_names = {name for helper in team if helper != self for name in helper.names}
         reader = CompletionReader(completion, {ENTRY_POINT, *taken_names}, self.opening)
-        name = reader.blocks.best_name(self.names)
+        name = reader.best_name(self.names)
         reading = reader.read(name)
         alternatives = [alternative for alternative in self.names if alternative != name]
         if reading.problem or not reading.defined or not alternatives:

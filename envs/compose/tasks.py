@@ -18,7 +18,7 @@ from llm_decpomdp.envs.compose.chains import (
     run,
     steps,
 )
-from llm_decpomdp.envs.datasets.code_task import CodeTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.seeding import stream
 

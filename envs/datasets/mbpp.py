@@ -25,8 +25,7 @@ import warnings
 from collections import Counter
 from functools import lru_cache, partial
 
-from llm_decpomdp.envs.datasets.code_task import CodeTask
-from llm_decpomdp.envs.datasets.humaneval import code_task
+from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.datasets.loading import Dataset
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, bundled_rows, missing, text_field
 from llm_decpomdp.envs.sandbox.syntax import names

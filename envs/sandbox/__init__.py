@@ -6,8 +6,14 @@ folder explains the processes and the protocol; `docs/security.md` lists the gua
 """
 
 from llm_decpomdp.envs.sandbox.instrument import instrument
-from llm_decpomdp.envs.sandbox.limits import Limits
-from llm_decpomdp.envs.sandbox.program import Execution, Outcome, Program, SandboxError, Tests
+from llm_decpomdp.envs.sandbox.program import (
+    Execution,
+    Limits,
+    Outcome,
+    Program,
+    SandboxError,
+    Tests,
+)
 from llm_decpomdp.envs.sandbox.sandbox import LAYERS, Sandbox
 
 __all__ = [

@@ -28,7 +28,7 @@ from llm_decpomdp.envs.source_code.classes import (
     segment,
 )
 from llm_decpomdp.envs.source_code.code_blocks import Attempts, bodies, split_blocks
-from llm_decpomdp.envs.source_code.completion_blocks import SOLUTION
+from llm_decpomdp.envs.source_code.completion import SOLUTION
 from llm_decpomdp.envs.source_code.parsing import (
     MAX_CHARACTERS,
     SyntaxProblem,

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 import llm_decpomdp
-from llm_decpomdp.envs.datasets.code_task import CodeTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 
 PASSES = 3.0
 """Reward of a team that passes all tests with the unchanged result of the helper."""

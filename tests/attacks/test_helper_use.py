@@ -8,8 +8,7 @@ import pytest
 
 from llm_decpomdp.envs.coding.reward import COMPONENTS, CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.code_task import CodeTask
-from llm_decpomdp.envs.datasets.humaneval import code_task
+from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 from tests.attacks.entries import QUICK_TEAM_ENTRIES, TEAM_ENTRIES, Entry
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.envs.datasets.code_task import CodeTask
-from llm_decpomdp.envs.datasets.humaneval import code_task
+from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
 from tests.support.programs import check
 
 

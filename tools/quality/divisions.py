@@ -15,8 +15,7 @@ from typing import Any
 
 from llm_decpomdp.envs.coding.division import divide_reference
 from llm_decpomdp.envs.coding.shared_work import known_divisions, with_division
-from llm_decpomdp.envs.datasets.code_task import CodeTask
-from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
+from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask
 from llm_decpomdp.envs.datasets.loading import REFERENCE, Dataset, load
 from llm_decpomdp.envs.datasets.mbpp import MBPP
 from llm_decpomdp.envs.sandbox import Limits, Sandbox

@@ -11,7 +11,7 @@ from llm_decpomdp import specs
 from llm_decpomdp.benchmarks.audit.examples import contradictions, examples
 from llm_decpomdp.benchmarks.audit.run import audit, save
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.envs.datasets.code_task import CodeTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.datasets.loading import Remark
 from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES
 from llm_decpomdp.envs.sandbox import Limits

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
-from llm_decpomdp.envs.datasets.code_task import CodeTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 
 AUX = "{solve}\ndef aux({p}):\n    return solve({a})\n"
 MAIN = "def {f}({p}):\n"

@@ -16,8 +16,7 @@ from llm_decpomdp.envs.coding.division import (
     measure_divisions,
 )
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.code_task import CodeTask
-from llm_decpomdp.envs.datasets.humaneval import code_task
+from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.envs.source_code.function_extraction import KINDS
 from tests.envs.coding.lone_policies import lone_policies

@@ -6,8 +6,7 @@ import pytest
 
 from llm_decpomdp.envs.coding.reward import COMPONENTS, CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.code_task import CodeTask
-from llm_decpomdp.envs.datasets.humaneval import code_task
+from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
 
 PROMPT = 'def sq(x):\n    """square"""\n'

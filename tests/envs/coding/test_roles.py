@@ -11,8 +11,7 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp import check_env
 from llm_decpomdp.envs.coding.roles import AuxRole, MainRole, coding_team
-from llm_decpomdp.envs.datasets.code_task import CodeTask
-from llm_decpomdp.envs.datasets.humaneval import code_task
+from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
 from llm_decpomdp.oracle import answers
 
 

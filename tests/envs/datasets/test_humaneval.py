@@ -11,8 +11,7 @@ import pytest
 import llm_decpomdp
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.code_task import CodeTask
-from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, code_task
+from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL, CodeTask, code_task
 from llm_decpomdp.envs.datasets.loading import load
 from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES, BadRow
 from llm_decpomdp.envs.source_code.parsing import find_function, parse

@@ -12,7 +12,7 @@ import llm_decpomdp
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.code_task import CodeTask
+from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.feedback.code_mode import (
     MAX_LINE,
     NO_CODE,

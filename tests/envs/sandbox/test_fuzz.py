@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from llm_decpomdp.envs.coding.reward import COMPONENTS, CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.code_task import CodeTask
-from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL
+from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, CodeTask
 from llm_decpomdp.envs.sandbox import Limits, Sandbox, instrument
 from llm_decpomdp.envs.source_code.completion import read
 from tests.envs.sandboxed import program

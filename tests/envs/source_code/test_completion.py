@@ -79,13 +79,11 @@ def test_code_is_found_wherever_it_stands(completion):
     ],
 )
 @pytest.mark.parametrize("code", [SQ, SQ.replace("return", "print"), "def sq(x):\n    pass", ""])
-def test_the_short_way_for_one_block_gives_what_all_steps_give(code, beside):
+def test_a_prompt_that_an_answer_does_not_quote_changes_nothing(code, beside):
     for text in (f"{code}\n{beside}\n", f"{beside}\n{code}\n", f"```\n{code}\n{beside}\n```"):
-        short = CompletionReader(text).read("sq")
-        # With code of the prompt, quotations are looked for, so that the short way is not taken.
-        every_step = CompletionReader(text, prompt="def other():\n    pass").read("sq")
-        assert short == every_step
-        assert all(every_step.fallbacks.get(key, 0) == n for key, n in short.fallbacks.items())
+        reading = CompletionReader(text).read("sq")
+        prompted = CompletionReader(text, prompt="def other():\n    pass").read("sq")
+        assert reading == prompted and reading.fallbacks == prompted.fallbacks
 
 
 @pytest.mark.parametrize("size", [1000, 4000])

@@ -19,12 +19,12 @@ from llm_decpomdp.envs.source_code.code_blocks import (
     MAX_READ,
     Attempts,
 )
-from llm_decpomdp.envs.source_code.compiling import explodes
 from llm_decpomdp.envs.source_code.completion import read
 from llm_decpomdp.envs.source_code.parsing import (
     MAX_CHARACTERS,
     MAX_TOKENS,
     end_of_bound,
+    explodes,
     parse,
     syntax_tree,
     tokens,
