@@ -1,4 +1,7 @@
-"""Client of the program for one run of a test: its calls, and their answers."""
+"""Client of the program for one run of a test: its calls, and their answers.
+
+`PlannedConversation` (`call_plan.py`) gives the same answers with fewer messages.
+"""
 
 from __future__ import annotations
 
@@ -22,56 +25,33 @@ NO_ARGUMENTS = pack_call((), {}, refuse)
 
 
 class Conversation:
-    """The calls of one run of a test, answered from those that were prefetched, or one by one.
+    """The calls of one run of a test, which the program is asked one by one.
 
     Args:
         session: The program's processes.
-        plan: Encoded arguments of the calls that the test is expected to make, in order.
-        first: Number of them that are answered before the program receives the rest.
-        strict: Discard the run at a call that differs from the plan: the program got calls that the test does not
-            make.
         write_back: Show the test how calls changed their arguments.
         plain: See `pack_call`.
         methods: Methods that the task's text defines, see `proxies`.
-        pause: Let the test run on the first answers, before the rest is requested: it may end there.
     """
 
     def __init__(
-        self,
-        session: ProgramSession,
-        plan: list[bytes],
-        first: int,
-        strict: bool,
-        write_back: bool,
-        plain: bool,
-        methods: frozenset[str],
-        pause: bool,
+        self, session: ProgramSession, write_back: bool, plain: bool, methods: frozenset[str]
     ) -> None:
         self.session = session
         self.methods = methods
         self.plain = plain
-        self.plan = plan
-        self.first = first
-        self.pause = pause
-        self.strict = strict
         self.write_back = write_back
         # A test may call from several threads. Reentrant, as a callback of the test may call the program again.
         self.lock = _thread.RLock()
-        self.answers: list[Any] = []
-        self.calls: list[list[int]] = []  # calls of each helper, for each answer
-        self.outputs: list[str] = []  # output of the program before each answer
+        self.planned_calls: list[bytes] = []  # calls that the program gets with its code
+        self.answers: list[Any] = []  # their answers
         self.exceptions: dict[str, type[Exception]] = {}
         """Classes of exceptions that the prompt defines, by name."""
         self.count: Callable[[list[int]], object] = id
         """Callback that receives the calls of each helper during the current request."""
-        self.live_answers: dict[int, int] = {}
-        """Index of each answer that holds an object of a process, and the generation of that process."""
-        self.asked = 0  # calls of the entry point so far
-        self.mismatch = False
+        self.mismatch = False  # True if the test makes other calls than planned
         self.holds_live_values = False
         """True if the test holds an object that lives in the program's process."""
-        self.released = False
-        """True if the process was ended early, as all answers of the plan have been received."""
         self.arguments_changed = False  # True if a call changed its arguments
         self.failure: NoAnswer | None = None
         """Last failure of the program to answer: a test that swallows it must not pass."""
@@ -79,68 +59,12 @@ class Conversation:
         session.decode = self.objects.decode
         session.answer_callback = self.objects.answer_callback
 
-    def prefetch(self) -> list[Any] | None:
-        """Load the program and make the calls of the plan; return the failure to load, or None."""
+    def load(self) -> list[Any] | None:
+        """Load the program; return the failure to load, or None."""
         try:
-            failure = self.session.failure(self.session.start(self.plan[: self.first]))
+            return self.session.failure(self.session.start(self.planned_calls))
         except NoAnswer as error:
             return error.remote
-        if failure is None:
-            self._receive_answers(self.first if self.pause else len(self.plan))
-        return failure
-
-    def _receive_answers(self, number: int) -> None:
-        """Receive answers to calls of the plan until there are this many; request those after the first ones."""
-        # End of the calls that the current process has received.
-        end = max(self.first, len(self.answers))
-        seconds = self.session.limits["test_seconds"]
-        while len(self.answers) < number:
-            try:
-                if len(self.answers) == end:
-                    end = number
-                    rest = self.plan[len(self.answers) : end]
-                    if self.session.reader is not None:
-                        self.session.send(("prefetch", rest, -1))
-                    elif not self._restart(rest):
-                        break
-                before, self.holds_live_values = self.holds_live_values, False
-                answer: Any = self.session.receive(seconds)
-                if self.holds_live_values:
-                    self.live_answers[len(self.answers)] = self.session.generation
-                self.holds_live_values |= before
-                self._append(answer)
-            except NoAnswer as error:
-                self._append(error.with_traceback(None))
-                end = self.first if len(self.answers) < self.first else number
-                if not self._restart(self.plan[len(self.answers) : end]):
-                    break
-        if self.strict and any(index + 1 < len(self.plan) for index in self.live_answers):
-            # The use that the test makes of the object may decide the results of later calls.
-            self.mismatch = True
-        elif len(self.answers) == len(self.plan) > 0 and self.strict and not self.holds_live_values:
-            self.released = True
-            if not any(map(any, [self.session.loading_calls, *self.calls])):
-                # The answers are all here, and no helper was called: the process is not needed any more.
-                self.session.stop()  # it is killed and reaped while the test runs
-
-    def _restart(self, calls: list[bytes]) -> bool:
-        """Make calls in a new process after one has failed; return False if there are none or it does not load."""
-        if not calls:
-            return False
-        try:
-            self._start(calls)
-            return True
-        except NoAnswer as error:
-            reason = error
-        while len(self.answers) < len(self.plan):
-            self._append(reason)
-        return False
-
-    def _append(self, answer: Any) -> None:
-        """Keep an answer for the test, with what the program did meanwhile."""
-        self.answers.append(answer)
-        self.calls.append(self.session.take_helper_calls())
-        self.outputs.append(self.session.take_output())
 
     def call(
         self, reference: Reference, args: Any, kwargs: dict[str, Any], in_place: bool = False
@@ -190,32 +114,10 @@ class Conversation:
             return self._value(self._ask_alive(operation, data, reference))
 
     def _leave_plan(self) -> None:
-        """Discard a planned run at an operation on an object: prefetched later calls may have changed it."""
-        if self.plan and self.strict:
-            self.mismatch = True
-            raise NoAnswer("not_run", "", "to be asked again without a plan")
+        """Do nothing: without a plan, the program has no call before the test makes it."""
 
     def _answer(self, data: bytes) -> Any:
-        """Return the answer to a call of the entry point, prefetched or requested now."""
-        index = self.asked
-        self.asked += 1
-        if self.pause and index == len(self.answers) < len(self.plan):
-            self._receive_answers(len(self.plan))
-        if index < len(self.plan) and self.plan[index] == data and not self.mismatch:
-            answer = self.answers[index]
-            self.count(self.calls[index])
-            _print(self.outputs[index])
-            if isinstance(answer, NoAnswer):
-                self.failure = answer
-                raise answer
-            # A live answer belongs to a process; if that has ended, the call is made again.
-            if index not in self.live_answers or self._is_alive(self.live_answers[index]):
-                return answer
-            return self._run_guarded(lambda: self._ask("call", data, -1))
-        if index < len(self.plan) or self.released:
-            self.mismatch = True
-        if self.mismatch and self.strict:
-            raise NoAnswer("not_run", "", "to be asked again without a plan")
+        """Return the answer to a call of the entry point."""
         return self._run_guarded(lambda: self._ask("call", data, -1))
 
     def _start(self, calls: list[bytes]) -> None:
@@ -260,7 +162,7 @@ class Conversation:
             raise
         finally:
             self.count(self.session.take_helper_calls())
-            _print(self.session.take_output())
+            print_output(self.session.take_output())
 
     def can_pass(self, reference: Reference, required: bool) -> bool:
         """Check whether an object may be passed to the program; raises `NoAnswer` if a `required` one may not."""
@@ -286,7 +188,7 @@ class Conversation:
             assign(old, new)
 
 
-def _print(output: str) -> None:
+def print_output(output: str) -> None:
     """Print what the program printed, where the test has redirected the output to see it."""
     # Otherwise it would only be dropped.
     if output and sys.stdout is not sys.__stdout__:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.evaluator import reports
+from llm_decpomdp.envs.sandbox.worker.evaluator.call_plan import CallPlans, PlannedConversation
 from llm_decpomdp.envs.sandbox.worker.evaluator.conversation import Conversation
 from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import (
     DivisionChecks,
@@ -25,19 +26,13 @@ from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
     MUTANT_SLACK_SECONDS,
     SLACK_SECONDS,
     Interpreter,
-    Plan,
-    keep,
     limit_time,
 )
 from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession, ZygoteClient
 
-# Mismatches between a test's calls and its plan after which its calls are no longer prefetched. A plan that is
-# discarded costs a second run of the program.
-MAX_MISMATCHES = 3
 # Names in a test or a prompt of types that `marshal` would turn into bytes, and of modules with such types.
 BUFFERS = ("bytearray", "array", "memoryview", "numpy")
 COLLECT_AFTER = 2**20  # bytes of answers of one program after which garbage is collected
-NO_PLAN: Plan = ([], {})
 
 
 class Evaluator:
@@ -47,9 +42,8 @@ class Evaluator:
         self.seed = seed
         self.zygote = zygote
         self.caller = caller
-        self.plans: dict[str, Plan] = {}
-        self.mismatches: dict[str, int] = {}
         self.interpreter = Interpreter()
+        self.plans = CallPlans(self.interpreter, zygote)
 
     def grade(
         self, job: dict[str, Any], send: Callable[[dict[str, Any], bool], None]
@@ -137,25 +131,18 @@ class Evaluator:
             return _run_in_program(session, job, expected, skipped)
         tests = job["tests"]
         plain = not any(name in tests or name in job["preamble"] for name in BUFFERS)
-        # The plan depends on the test alone, so all programs of a task share it.
-        if tests not in self.plans:
-            calls = self.interpreter.call_plan(job, plain) if job["prefetch"] else NO_PLAN
-            self.zygote.discard_used_folder()
-            keep(self.plans, tests, calls)
-        plan, begins = self.plans[tests]
         stages = [s for s, passes in zip(job["stages"], expected, strict=False) if passes]
-        last = max(job["stages"][: job["shown"]], default=job["num_stages"])
-        if stages:
-            last = stages[0]  # a mutant run may end at the first failure
-        first = min((calls for stage, calls in begins.items() if stage > last), default=len(plan))
-        if stages and session.needs_fresh_process:
-            plan, first = [], 0  # a slow program makes no calls after the first failure
-
-        methods, pause = frozenset(job["methods"]), bool(stages)
+        plan, first = self.plans.choose(job, plain, stages, session.needs_fresh_process)
+        methods = frozenset(job["methods"])
 
         def run(strict: bool, write_back: bool) -> tuple[Conversation, reports.Findings]:
-            options = (strict, write_back, plain, methods, pause)
-            conversation = Conversation(session, plan, first, *options)
+            conversation = (
+                PlannedConversation(
+                    session, write_back, plain, methods, plan, first, strict, pause=bool(stages)
+                )
+                if plan
+                else Conversation(session, write_back, plain, methods)
+            )
             findings = reports.Findings(job, expected)
             self._run(conversation, job, findings, skipped)
             return conversation, findings
@@ -164,13 +151,9 @@ class Evaluator:
         # Calls were made that the test does not make, and may have changed the program: run it again without a
         # plan.
         if conversation.mismatch and findings.error is None:
-            # A plan that is seldom right is dropped.
             if not session.request["mutation"]:
-                times = self.mismatches.get(tests, 0) + 1
-                keep(self.mismatches, tests, times)
-                if times >= MAX_MISMATCHES:
-                    keep(self.plans, tests, NO_PLAN)
-            plan, first = [], 0
+                self.plans.note_mismatch(tests)
+            plan = []
             conversation, findings = run(strict=False, write_back=True)
         # See `Conversation.call`: changed arguments are hidden from the test in a second run.
         if conversation.arguments_changed and findings.error is None and not findings.disappoint():
@@ -193,7 +176,7 @@ class Evaluator:
         slack = MUTANT_SLACK_SECONDS if session.request["mutation"] else SLACK_SECONDS
         seconds = max(session.deadline - time.monotonic(), 0.0)
         limit_time(session.limits["program_seconds"], seconds + slack)
-        findings.error = conversation.prefetch()
+        findings.error = conversation.load()
         if findings.error is not None or conversation.mismatch:
             return
         record = reports.AssertRecorder(findings.note, reports.describe_any)
