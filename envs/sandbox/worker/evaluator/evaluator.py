@@ -17,11 +17,8 @@ from typing import Any
 from llm_decpomdp.envs.sandbox.worker.evaluator import reports
 from llm_decpomdp.envs.sandbox.worker.evaluator.call_plan import CallPlans, PlannedConversation
 from llm_decpomdp.envs.sandbox.worker.evaluator.conversation import Conversation
-from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import (
-    DivisionChecks,
-    HelperChecks,
-    calls_in_passing,
-)
+from llm_decpomdp.envs.sandbox.worker.evaluator.division_checks import DivisionChecks
+from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import HelperChecks, calls_in_passing
 from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
     MUTANT_SLACK_SECONDS,
     SLACK_SECONDS,
