@@ -1,12 +1,10 @@
-"""Values of options: checks, comparison with defaults, other values, and options as arguments of functions."""
+"""Values of options: checks, comparison with defaults, and other values."""
 
 from __future__ import annotations
 
-import inspect
-import textwrap
-from collections.abc import Callable, Iterable
-from dataclasses import fields, replace
-from functools import reduce, wraps
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import reduce
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -121,33 +119,3 @@ def check_choice(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, str) and value not in limits.get("choices", (value,)):
         raise PydanticCustomError("choice", "no choice")
     return value
-
-
-def as_arguments(kind: type[Any]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Let a function whose last parameter is a `kind` take the fields of it as keyword arguments instead.
-
-    Its signature has each with type and default, and its docstring ends with their texts: `help` shows all.
-    """
-
-    def decorate(build: Callable[..., Result]) -> Callable[..., Result]:
-        @wraps(build)
-        def call(*positional: Any, **options: Any) -> Result:
-            return build(*positional, kind(**options))
-
-        from llm_decpomdp.option_texts import documentation
-
-        signature = inspect.signature(build)
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        options = [
-            inspect.Parameter(f.name, keyword, default=f.default, annotation=f.type)
-            for f in fields(kind)
-        ]
-        texts = documentation(kind)
-        lines = (f"{o.name}: {' '.join(texts.get(o.name, '').split())}" for o in options)
-        about = "\n".join(textwrap.fill(line, 110, subsequent_indent="    ") for line in lines)
-        call.__doc__ = f"{inspect.getdoc(build)}\n\nOptions:\n{textwrap.indent(about, '    ')}"
-        parameters = [*list(signature.parameters.values())[:-1], *options]
-        call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return call
-
-    return decorate

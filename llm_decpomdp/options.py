@@ -14,8 +14,10 @@ dataclasses, so that `dataclasses.replace`, `asdict` and `fields` work. `option_
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, field, fields
 from dataclasses import Field as DataclassField
 from functools import partial, wraps
@@ -182,6 +184,36 @@ def pick(kind: type[Kind], *sources: object, **values: Any) -> Kind:
     """
     attributes = ChainMap(values, *(dict(vars(source)) for source in sources))
     return kind(**{name: attributes[name] for name in names(kind)})
+
+
+def as_arguments(kind: type[Any]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Let a function whose last parameter is a `kind` take the fields of it as keyword arguments instead.
+
+    Its signature has each with type and default, and its docstring ends with their texts: `help` shows all.
+    """
+
+    def decorate(build: Callable[..., Result]) -> Callable[..., Result]:
+        @wraps(build)
+        def call(*positional: Any, **options: Any) -> Result:
+            return build(*positional, kind(**options))
+
+        from llm_decpomdp.option_texts import documentation
+
+        signature = inspect.signature(build)
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        options = [
+            inspect.Parameter(f.name, keyword, default=f.default, annotation=f.type)
+            for f in fields(kind)
+        ]
+        texts = documentation(kind)
+        lines = (f"{o.name}: {' '.join(texts.get(o.name, '').split())}" for o in options)
+        about = "\n".join(textwrap.fill(line, 110, subsequent_indent="    ") for line in lines)
+        call.__doc__ = f"{inspect.getdoc(build)}\n\nOptions:\n{textwrap.indent(about, '    ')}"
+        parameters = [*list(signature.parameters.values())[:-1], *options]
+        call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
 
 
 def names(kind: type[Any]) -> tuple[str, ...]:

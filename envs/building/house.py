@@ -37,8 +37,7 @@ from llm_decpomdp.envs.building.plan import (
 from llm_decpomdp.envs.worlds.commands import read_commands
 from llm_decpomdp.envs.worlds.game import Prompts, Turns, world_env
 from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, each, exploits, only
-from llm_decpomdp.option_tools import as_arguments
-from llm_decpomdp.options import option, pick
+from llm_decpomdp.options import as_arguments, option, pick
 from llm_decpomdp.picture import panel, picture
 
 INK = {"w": "#ddaa77", "b": "#cc6655", "g": "#88ccee", "s": "#556677", "x": "#cc77ff"}

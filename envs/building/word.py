@@ -28,8 +28,7 @@ from llm_decpomdp.envs.worlds.game import Prompts, Turns, task_fields, world_env
 from llm_decpomdp.envs.worlds.grid import Cell, show
 from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Strategy, each, exploits, only
 from llm_decpomdp.interfaces import Task
-from llm_decpomdp.option_tools import as_arguments
-from llm_decpomdp.options import option, pick
+from llm_decpomdp.options import as_arguments, option, pick
 from llm_decpomdp.picture import panel, picture
 
 COLORS = ("red", "blue", "green", "yellow", "white", "black", "orange", "purple")

@@ -12,7 +12,7 @@ from llm_decpomdp.envs.datasets.classeval import CLASSEVAL, load_classes
 from llm_decpomdp.envs.datasets.loading import parse_split
 from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
-from llm_decpomdp.option_tools import as_arguments
+from llm_decpomdp.options import as_arguments
 
 WANTED = "the code of your methods"
 

@@ -37,8 +37,7 @@ from llm_decpomdp.envs.worlds.game import (
 )
 from llm_decpomdp.envs.worlds.strategies import Strategy
 from llm_decpomdp.interfaces import Task, Verdict
-from llm_decpomdp.option_tools import as_arguments
-from llm_decpomdp.options import option
+from llm_decpomdp.options import as_arguments, option
 from llm_decpomdp.protocols import Component
 
 COMPONENTS = {

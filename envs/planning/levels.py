@@ -29,8 +29,7 @@ from llm_decpomdp.envs.planning.walk import (
 from llm_decpomdp.envs.planning.walk_strategies import walk_strategies
 from llm_decpomdp.envs.worlds.game import world_env
 from llm_decpomdp.envs.worlds.grid import Cell, canonical, distances
-from llm_decpomdp.option_tools import as_arguments
-from llm_decpomdp.options import option, pick
+from llm_decpomdp.options import as_arguments, option, pick
 
 # Path
 

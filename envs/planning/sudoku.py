@@ -30,8 +30,7 @@ from llm_decpomdp.envs.worlds.game import task_fields, world_env
 from llm_decpomdp.envs.worlds.grid import canonical
 from llm_decpomdp.envs.worlds.strategies import Strategy, say
 from llm_decpomdp.interfaces import Task
-from llm_decpomdp.option_tools import as_arguments
-from llm_decpomdp.options import option, pick
+from llm_decpomdp.options import as_arguments, option, pick
 from llm_decpomdp.picture import GROUND, panel, picture
 
 Array = NDArray[Any]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from llm_decpomdp.envs.source_code.parsing import parse_or_none
+from llm_decpomdp.envs.source_code.parsing import FUNCTIONS, parse_or_none
 from llm_decpomdp.envs.source_code.statements import BUILTINS, Statement, all_bound, bound_names
 from llm_decpomdp.envs.source_code.variables import (
     NONE,
@@ -51,8 +51,6 @@ GENERATORS = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)
 
 FRAME_FUNCTIONS = frozenset(("locals", "globals", "vars", "dir", "eval", "exec", "super"))
 """Builtin functions whose results depend on the function that calls them."""
-
-Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def divide_function(
     if helper in used_names | all_bound(shared_tree) | bound_names(preamble):
         return []
     module = ast.parse(code)  # a tree of its own, which is changed
-    functions = [node for node in module.body if isinstance(node, Functions)]
+    functions = [node for node in module.body if isinstance(node, FUNCTIONS)]
     function = next((node for node in reversed(functions) if node.name == entry_point), None)
     nodes = [*ast.walk(function)] if function is not None else []
     if not isinstance(function, ast.FunctionDef) or any(isinstance(n, GENERATORS) for n in nodes):
@@ -131,10 +129,10 @@ class _Extractor:
             node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)
         )
         nodes = [node for statement in function.body for node in ast.walk(statement)]
-        inner = [node for node in nodes if isinstance(node, (*Functions, ast.Lambda))]
+        inner = [node for node in nodes if isinstance(node, (*FUNCTIONS, ast.Lambda))]
         self.closures = frozenset(name for node in inner for name in loaded_names(node))
         """Variables that functions in this one may read at any time."""
-        self.functions = frozenset(node.name for node in inner if isinstance(node, Functions))
+        self.functions = frozenset(node.name for node in inner if isinstance(node, FUNCTIONS))
         self.local = self.parameters | bound_in(function.body)
 
     def extractions(self) -> Iterator[Extraction]:
@@ -224,7 +222,7 @@ class _Extractor:
 
     def _expressions(self, statement: ast.stmt, sure: frozenset[str]) -> Iterator[Extraction]:
         """Yield the extractions of an expression of a statement, without those of blocks in it."""
-        if isinstance(statement, (*Functions, ast.ClassDef)):
+        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
             return
         pending: list[tuple[ast.AST, frozenset[str]]] = [(statement, frozenset())]
         while pending:

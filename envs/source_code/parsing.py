@@ -9,10 +9,10 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
+from llm_decpomdp.envs.sandbox.syntax import FUNCTIONS as FUNCTIONS
 from llm_decpomdp.envs.sandbox.syntax import parse as parse
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 MAX_CHARACTERS = 100_000
 """Longest text that is parsed."""

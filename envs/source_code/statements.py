@@ -61,7 +61,7 @@ class Statement:
     @cached_property
     def bound(self) -> frozenset[str]:
         """The names that it binds in its own namespace."""
-        return frozenset(name for node in _own_nodes(self.node) for name in _bound_names(node))
+        return frozenset(name for node in _own_nodes(self.node) for name in names_bound_by(node))
 
     @cached_property
     def changed_names(self) -> frozenset[str]:
@@ -193,7 +193,8 @@ def _own_nodes(statement: ast.AST, classes: bool = False) -> Iterator[ast.AST]:
             pending += ast.iter_child_nodes(node)
 
 
-def _bound_names(node: ast.AST) -> tuple[str, ...]:
+def names_bound_by(node: ast.AST) -> tuple[str, ...]:
+    """Return the names that a node itself binds, without those that nodes in it do."""
     if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return (node.name,)
     if isinstance(node, ast.Name):
@@ -241,7 +242,7 @@ def all_bound(tree: ast.AST) -> set[str]:
     """Return all names that are bound anywhere in code, in functions too."""
     names: set[str] = set()
     for node in ast.walk(tree):
-        names.update(_bound_names(node))
+        names.update(names_bound_by(node))
         if isinstance(node, ast.arg):
             names.add(node.arg)
         elif isinstance(node, ast.Global | ast.Nonlocal):

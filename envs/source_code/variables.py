@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from llm_decpomdp.envs.source_code.statements import Statement
+from llm_decpomdp.envs.source_code.statements import Statement, names_bound_by
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 SCOPES = (*COMPREHENSIONS, ast.Lambda)
@@ -166,18 +166,7 @@ def bound_in(nodes: Iterable[ast.AST]) -> Names:
         node = pending.pop()
         if isinstance(node, SCOPES):
             continue
-        names.update(_own_bindings(node))
+        names.update(names_bound_by(node))
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             pending += ast.iter_child_nodes(node)
     return frozenset(names)
-
-
-def _own_bindings(node: ast.AST) -> Iterable[str]:
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-    elif isinstance(node, ast.alias):
-        yield (node.asname or node.name).partition(".")[0]
-    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-        yield node.name

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from importlib.util import find_spec
+from statistics import mode
 from typing import Any
 
 import numpy as np
@@ -29,8 +28,7 @@ from llm_decpomdp.envs.worlds.game import (
 )
 from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, each, exploits, only
 from llm_decpomdp.interfaces import Task, Verdict
-from llm_decpomdp.option_tools import as_arguments
-from llm_decpomdp.options import option
+from llm_decpomdp.options import as_arguments, option
 from llm_decpomdp.protocols import Component
 from llm_decpomdp.task_set import TaskSet
 from llm_decpomdp.utils.extras import install_command
@@ -109,9 +107,9 @@ def find_questions(dataset: str, options: Mapping[str, Any], source: str) -> Que
         KeyError: If there is no such data set.
         ValueError: If its configuration has no such option, or our sums do not have it.
     """
-    installed = find_spec("reasoning_gym") is not None
+    data_sets = _data_sets() if source != "bundled" else None
     questions = QuestionSet(dataset, json.dumps(dict(options), sort_keys=True), source)
-    if source == "bundled" or (source == "auto" and not installed and dataset == OWN_DATA_SET):
+    if source == "bundled" or (source == "auto" and data_sets is None and dataset == OWN_DATA_SET):
         if dataset != OWN_DATA_SET:
             raise ValueError(
                 f"source='bundled' has sums in place of {OWN_DATA_SET!r} alone, got dataset={dataset!r}: take "
@@ -126,17 +124,27 @@ def find_questions(dataset: str, options: Mapping[str, Any], source: str) -> Que
                 f"{install_command(LIBRARY)}"
             )
         return replace(questions, source="bundled")
-    if not installed:
+    if data_sets is None:
         raise ImportError(f"dataset={dataset!r} needs {LIBRARY}: {install_command(LIBRARY)}")
-    from reasoning_gym.factory import DATASETS
-
-    if dataset not in DATASETS:
-        raise KeyError(unknown("data set of reasoning-gym", dataset, DATASETS))
+    if dataset not in data_sets:
+        raise KeyError(unknown("data set of reasoning-gym", dataset, data_sets))
     try:
         _data_set(dataset, questions.options)
     except (TypeError, AssertionError, ValueError) as error:
         raise ValueError(f"dataset_options of {dataset}: {error}") from None
     return replace(questions, source=LIBRARY)
+
+
+def _data_sets() -> Mapping[str, Any] | None:
+    """Return the data sets of reasoning-gym by their names; `None` where it is not installed."""
+    try:
+        from reasoning_gym.factory import DATASETS
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "reasoning_gym":
+            raise
+        return None
+    data_sets: Mapping[str, Any] = DATASETS
+    return data_sets
 
 
 @lru_cache(maxsize=8)
@@ -309,7 +317,8 @@ class VerifiedGame(Game):
             return score_verdict(0.0, turns, details, solved=False, own=points)
         votes = [*(turn.verdict.details["answer"] for turn in turns), answer]
         over = len(votes) == self.options.votes
-        score = float(over and self.questions.is_right(task, majority(votes)))
+        # Of several answers that are equally frequent, `mode` returns the first.
+        score = float(over and self.questions.is_right(task, mode(votes)))
         return replace(score_verdict(score, turns, details), over=over)
 
     def _judge_verifier(self, task: QuestionTask, text: str, turns: Turns) -> Verdict:
@@ -338,11 +347,6 @@ class VerifiedGame(Game):
         return task.answer if self.options.brief else f"<answer>{task.answer}</answer>"
 
 
-def majority(answers: Sequence[str]) -> str:
-    """Return the most frequent answer; among several the one that came first."""
-    return Counter(answers).most_common(1)[0][0]
-
-
 def _short(task: QuestionTask) -> str:
     return task.prompt.rpartition(": ")[2].replace(" ", "")
 
@@ -362,7 +366,7 @@ def correct(env: Any, agent: int, rng: Any) -> str:
 
 def guess(env: Any, agent: int, rng: Any) -> str:
     """Say the most frequent answer of all tasks, and accept it."""
-    return _words(env)[0] if agent else majority([task.answer for task in env.tasks.tasks])
+    return _words(env)[0] if agent else mode([task.answer for task in env.tasks.tasks])
 
 
 def draw(env: Any, agent: int, rng: np.random.Generator) -> str:
