@@ -91,7 +91,9 @@ def make_coding_env(
 ) -> DecPOMDPEnv:
     """Return the environment of a family with a reward and tasks of its own; `sandbox` runs its programs."""
     parse_split(options.split, dataset.available_splits(options.source))
-    team = change_roles(coding_team(options.num_agents), options.roles or {})
+    team = coding_team(options.num_agents)
+    if options.roles:
+        team = change_roles(team, options.roles)
     return DecPOMDPEnv(
         name,
         tasks,
