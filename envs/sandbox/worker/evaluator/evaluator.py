@@ -19,14 +19,11 @@ from llm_decpomdp.envs.sandbox.worker.evaluator.call_plan import CallPlans, Plan
 from llm_decpomdp.envs.sandbox.worker.evaluator.conversation import Conversation
 from llm_decpomdp.envs.sandbox.worker.evaluator.division_checks import DivisionChecks
 from llm_decpomdp.envs.sandbox.worker.evaluator.helpers import HelperChecks, calls_in_passing
-from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import (
-    MUTANT_SLACK_SECONDS,
-    SLACK_SECONDS,
-    Interpreter,
-    limit_time,
-)
+from llm_decpomdp.envs.sandbox.worker.evaluator.interpreter import Interpreter, limit_time
 from llm_decpomdp.envs.sandbox.worker.evaluator.session import ProgramSession, ZygoteClient
 
+SLACK_SECONDS = 5.0  # wall time that a test may take beyond the program
+MUTANT_SLACK_SECONDS = 1.0  # the same in a mutant run, with which the job's time may end
 # Names in a test or a prompt of types that `marshal` would turn into bytes, and of modules with such types.
 BUFFERS = ("bytearray", "array", "memoryview", "numpy")
 COLLECT_AFTER = 2**20  # bytes of answers of one program after which garbage is collected

@@ -15,8 +15,6 @@ from llm_decpomdp.envs.sandbox.worker.evaluator.reports import (
 )
 
 MAX_CACHED = 1000  # tests whose code and call plans are cached
-SLACK_SECONDS = 5.0  # wall time that a test may take beyond the program
-MUTANT_SLACK_SECONDS = 1.0  # the same in a mutant run, with which the job's time may end
 
 
 class Interpreter:
