@@ -152,6 +152,9 @@ def _refuse_opaque(value: Any, content: Any) -> Any:
 class PlannedConversation(Conversation):
     """The calls of one run of a test, answered from those that were prefetched, or one by one.
 
+    The run is discarded at a call that differs from the plan, as the program got calls that the test does not
+    make. Only a run that hides changes of arguments goes on: there the test may make other calls.
+
     Args:
         session: As of `Conversation`.
         write_back: As of `Conversation`.
@@ -159,8 +162,6 @@ class PlannedConversation(Conversation):
         methods: As of `Conversation`.
         plan: Encoded arguments of the calls that the test is expected to make, in order.
         first: Number of them that are answered before the program receives the rest.
-        strict: Discard the run at a call that differs from the plan: the program got calls that the test does not
-            make.
         pause: Let the test run on the first answers, before the rest is requested: it may end there.
     """
 
@@ -172,13 +173,11 @@ class PlannedConversation(Conversation):
         methods: frozenset[str],
         plan: list[bytes],
         first: int,
-        strict: bool,
         pause: bool,
     ) -> None:
         super().__init__(session, write_back, plain, methods)
         self.plan = plan
         self.first = first
-        self.strict = strict
         self.pause = pause
         self.planned_calls = plan[:first]
         self.calls: list[list[int]] = []  # calls of each helper, for each answer
@@ -221,10 +220,10 @@ class PlannedConversation(Conversation):
                 end = self.first if len(self.answers) < self.first else number
                 if not self._restart(self.plan[len(self.answers) : end]):
                     break
-        if self.strict and any(index + 1 < len(self.plan) for index in self.live_answers):
+        if self.write_back and any(index + 1 < len(self.plan) for index in self.live_answers):
             # The use that the test makes of the object may decide the results of later calls.
             self.mismatch = True
-        elif len(self.answers) == len(self.plan) > 0 and self.strict and not self.holds_live_values:
+        elif len(self.answers) == len(self.plan) and self.write_back and not self.holds_live_values:
             self.released = True
             if not any(map(any, [self.session.loading_calls, *self.calls])):
                 # The answers are all here, and no helper was called: the process is not needed any more.
@@ -251,7 +250,7 @@ class PlannedConversation(Conversation):
 
     def _leave_plan(self) -> None:
         """Discard a planned run at an operation on an object: prefetched later calls may have changed it."""
-        if self.strict:
+        if self.write_back:
             self.mismatch = True
             raise NoAnswer("not_run", "", "to be asked again without a plan")
 
@@ -274,6 +273,6 @@ class PlannedConversation(Conversation):
             return super()._answer(data)
         if index < len(self.plan) or self.released:
             self.mismatch = True
-        if self.mismatch and self.strict:
+        if self.mismatch and self.write_back:
             raise NoAnswer("not_run", "", "to be asked again without a plan")
         return super()._answer(data)
