@@ -293,7 +293,7 @@ class CompletionReader:
 
         Functions come before other definitions, such as aliases of them.
         """
-        places = self._chosen_places(functions)
+        places = self._find_places(functions)
         if not places:
             attempts = (name for name in functions if self.broken_attempt(name) is not None)
             return next(attempts, functions[0])
@@ -303,7 +303,7 @@ class CompletionReader:
 
         return max(places, key=rank)
 
-    def _chosen_places(self, functions: Collection[str]) -> dict[str, _Place]:
+    def _find_places(self, functions: Collection[str]) -> dict[str, _Place]:
         places = {name: self.find_definition(name) for name in functions}
         return {name: place for name, place in places.items() if place is not None}
 
@@ -314,7 +314,7 @@ class CompletionReader:
 
     def compose(self, functions: Collection[str]) -> tuple[str, dict[str, int]]:
         """Return the code of all functions that are defined, and what was left out of it and added."""
-        places = self._chosen_places(functions)
+        places = self._find_places(functions)
         counts = dict.fromkeys(("prose", "drafts", "stubs", "other_blocks", "bindings"), 0)
         bases = sorted({place.module for place in places.values()})
         dropped: dict[int, set[int]] = {number: set() for number in bases}
