@@ -1,7 +1,8 @@
 """Kernels of a learner's passes that read and write less memory (`model.fused_kernels`).
 
 Attention computes only the scores that tokens need (packed_attention.py). The product of an adapter is added
-inside that of the frozen weights. Log-probabilities and gradients are equal up to rounding.
+inside that of the frozen weights. On a CPU oneDNN multiplies float32 matrices (products.py). Log-probabilities and
+gradients are equal up to rounding.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from llm_decpomdp.agents.inference.log_probs import unwrap_peft
 from llm_decpomdp.agents.inference.lora_batch import adapter_layers, is_plain
 from llm_decpomdp.agents.inference.packed_attention import NAME
+from llm_decpomdp.agents.inference.products import fused_products, multiply
 
 
 @contextmanager
@@ -26,7 +27,7 @@ def fused_kernels(model: Any) -> Iterator[None]:
     base = unwrap_peft(model)
     base.set_attn_implementation(NAME)
     try:
-        with fused_adapters(model):
+        with fused_products(base), fused_adapters(model):
             yield
     finally:
         base.set_attn_implementation("sdpa")
@@ -101,7 +102,7 @@ class _AdaptedProduct(torch.autograd.Function):
             flat = states.flatten(0, -2)
             down, up = down.to(states.dtype), up.to(states.dtype)
             inner = flat @ down.T
-            output = linear(flat, weight, None if bias is None else bias.to(states.dtype))
+            output = multiply(flat, weight, None if bias is None else bias.to(states.dtype))
             output.addmm_(inner, up.T, alpha=scaling)
         ctx.save_for_backward(states, weight, down, up, inner)
         ctx.scaling = scaling
@@ -119,5 +120,5 @@ class _AdaptedProduct(torch.autograd.Function):
             up_grad = (grad.T @ inner).float() * ctx.scaling
             states_grad = None
             if ctx.needs_input_grad[0]:
-                states_grad = (grad @ weight).addmm_(inner_grad, down).view(states.shape)
+                states_grad = multiply(grad, weight.T).addmm_(inner_grad, down).view(states.shape)
         return states_grad, None, None, down_grad, up_grad, None

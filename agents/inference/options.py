@@ -127,9 +127,10 @@ class ModelOptions(Caching, Prompting, Sampling):
     gradient_checkpointing: bool = False
     """Compute activations twice instead of keeping them: less memory, more time."""
     fused_kernels: bool = False
-    """Learn with attention that computes only the scores that tokens need (flex attention on a GPU), and with the
-    product of an adapter inside that of the frozen weights. Less time and memory, and the same gradients up to
-    rounding. A model that does not agree with them is trained without. Not with `learner.fsdp_size`."""
+    """Learn with attention that computes only the scores that tokens need (flex attention on a GPU), with the
+    product of an adapter inside that of the frozen weights, and on a CPU with float32 products of oneDNN. Less
+    time and memory, and the same gradients up to rounding. A model that does not agree with them is trained
+    without. Not with `learner.fsdp_size`."""
     compile: bool = False
     """Compile layers by `torch.compile` at their first use, which takes some seconds: for passes of learning, and
     with `static_cache` for the tokens that are sampled. Values are equal up to rounding. Needs a C++ compiler, on

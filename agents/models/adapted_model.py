@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from llm_decpomdp.agents.inference.compiled import CompiledLayers
 from llm_decpomdp.agents.inference.fused import fused_adapters, fused_kernels
 from llm_decpomdp.agents.inference.log_probs import Contexts, unwrap_peft
 from llm_decpomdp.agents.inference.lora_batch import adapter_layers
+from llm_decpomdp.agents.inference.products import fused_products
 from llm_decpomdp.agents.models.weights import resolve_compute_dtype, weights_as
 
 
@@ -156,9 +158,11 @@ class AdaptedModel:
 
     @property
     def _head_contexts(self) -> Contexts:
-        """The contexts of the first and second pass of the head; without an adapter it needs none."""
+        """The contexts of the first and second pass of the head: its adapter, and the products of the first."""
         head = unwrap_peft(self.model).get_output_embeddings()
-        return self._recomputing if adapter_layers(head) else noop_context_fn
+        if adapter_layers(head):
+            return self._recomputing
+        return partial(_repeat_products, head) if self._fuses else noop_context_fn
 
     def _recomputing(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Return contexts of a layer's first pass and of its second, with the adapter and kernels of the first."""
@@ -185,3 +189,9 @@ class AdaptedModel:
         finally:
             for layer in layers:
                 layer.training = False
+
+
+def _repeat_products(
+    head: Any,
+) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    return nullcontext(), fused_products(head)
