@@ -8,10 +8,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.learning.feature_options import ObjectiveOptions
+from llm_decpomdp.algorithms.rollouts.play import play_episodes
+from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.envs.probes.env import ASK
 from llm_decpomdp.envs.probes.known import PROBES
+from llm_decpomdp.policy import Team
+from studies.hypotheses.training import every_start
 from tools.performance.models import probe_trials
 from tools.performance.models.probe_trials import ProbeTrial, train
 
@@ -87,13 +93,28 @@ def test_every_team_algorithm_learns_over_trees_to_ask_for_the_partner(algorithm
     require_learned(ProbeTrial(DELAYED, algorithm, "tree"), budget=60, share=0.65, seed=1)
 
 
+def share_of_asks(env: DecPOMDPEnv, team: Team) -> float:
+    """Share of episodes in which the first agent asks on the first turn."""
+    rollouts = play_episodes(env, team, every_start(env) * 96)
+    answers = [rollout.groups[0].completions["player_0"][0].text for rollout in rollouts]
+    return float(np.mean([answer.startswith(ASK) for answer in answers]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", TEAMS)
-def test_over_chains_no_algorithm_learns_to_ask_as_the_first_turn_earns_nothing(
-    algorithm: str,
+@pytest.mark.parametrize(("plan", "learned"), [("chain", False), ("episodes", True)])
+def test_teams_learn_to_ask_over_episodes_and_not_over_chains(
+    monkeypatch: pytest.MonkeyPatch, plan: str, learned: bool, algorithm: str
 ) -> None:
-    curve = train(ProbeTrial(DELAYED, algorithm, "chain"), budget=60, seed=0)
-    assert max(curve.values) < 0.6 * PROBES[DELAYED].optimum, curve.values
+    """The first turn earns nothing. Over chains, its answers have equal values, and the share of asks drifts.
+
+    A single seed can drift to asking nearly always, so that only the mean over seeds tells drift from learning.
+    """
+    monkeypatch.setattr(probe_trials, "value", share_of_asks)
+    trial = ProbeTrial(DELAYED, algorithm, plan)
+    curves = [train(trial, budget=30, seed=seed, marks=1) for seed in range(6)]
+    gains = [curve.values[-1] - curve.values[0] for curve in curves]
+    assert (np.mean(gains) > 0.3) == learned, gains
 
 
 @pytest.mark.slow
