@@ -193,9 +193,8 @@ def test_the_source_archive_holds_every_file_of_the_checkout(wheel: Path) -> Non
     source = wheel.parents[1]
     for folder in (*FOLDERS, *BESIDE):
         files = {path.relative_to(source).as_posix() for path in (source / folder).rglob("*.*")}
-        prefix = (
-            "llm_decpomdp/" if folder in FOLDERS[1:] else ""
-        )  # links become the folders themselves
+        # Links become the folders themselves.
+        prefix = "llm_decpomdp/" if folder in FOLDERS[1:] else ""
         assert {prefix + file for file in files} <= names
     assert {*"CHANGELOG.md CITATION.cff CONTRIBUTING.md SECURITY.md".split()} <= names
     assert "CODE_OF_CONDUCT.md" in names
@@ -262,9 +261,7 @@ def test_every_command_of_the_installed_wheel_has_its_help(installed: Path, tmp_
     assert {"help of", "help of train", "help of audit", "help of bench"} <= set(shown)
 
 
-def test_the_installed_wheel_has_every_module_that_its_modules_import(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_the_installed_wheel_has_all_imported_modules(installed: Path, tmp_path: Path) -> None:
     code = """
 import ast, importlib.util, pathlib, llm_decpomdp
 root = pathlib.Path(llm_decpomdp.__file__).parent
@@ -279,9 +276,7 @@ print("all there")
 
 
 @pytest.mark.slow
-def test_the_installed_wheel_runs_a_suite_in_processes_of_its_own(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_the_installed_wheel_runs_suites_in_processes(installed: Path, tmp_path: Path) -> None:
     command = [str(installed.with_name("llm-decpomdp")), "bench", "smoke", "--only", "gold"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

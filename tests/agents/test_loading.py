@@ -144,9 +144,7 @@ def hub_said(silent: SilentHub) -> str:
     return f"the hub's cache does not have it, and {silent.address} does not answer"
 
 
-def test_offline_means_that_the_hub_is_not_asked(
-    silent_hub: SilentHub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_offline_asks_no_hub(silent_hub: SilentHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", silent_hub.address)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert not hub.hub_answers() and not silent_hub.connections
@@ -174,7 +172,7 @@ def causal(policy: Policy) -> CausalLM:
     return policy
 
 
-def test_equal_names_are_one_object_and_other_names_other_weights(
+def test_equal_names_are_one_object_others_are_others(
     model: Callable[..., PolicySpec],
 ) -> None:
     agents = {"one": "a", "two": "a", "three": "b"}
@@ -205,7 +203,7 @@ def test_a_frozen_model_wants_no_gradient_and_keeps_the_numbers_that_it_computes
     assert policy.generate(["abc"], 2)
 
 
-def test_adapters_on_one_base_share_it_and_are_sampled_together(
+def test_adapters_on_one_base_are_sampled_together(
     model: Callable[..., PolicySpec],
 ) -> None:
     team = load_team(
@@ -221,7 +219,7 @@ def test_adapters_on_one_base_share_it_and_are_sampled_together(
     assert one.engine is two.engine
 
 
-def test_adapters_on_a_base_with_other_settings_have_another_copy(
+def test_adapters_with_other_settings_have_another_base(
     model: Callable[..., PolicySpec],
 ) -> None:
     specs = {"a": model(lora=LORA), "b": model(lora=LORA, compute_dtype="bfloat16")}

@@ -171,9 +171,7 @@ def test_a_saved_team_may_ask_the_server_that_its_reader_has_set(
 
 
 @pytest.mark.parametrize("outside", ["../other", "absolute", "link"])
-def test_the_folders_of_a_team_lie_inside_of_it(
-    tmp_path: Path, make_policy: Make, outside: str
-) -> None:
+def test_folders_of_a_team_lie_inside(tmp_path: Path, make_policy: Make, outside: str) -> None:
     team, other = tmp_path / "team", tmp_path / "other"
     save_team({"a": make_policy(0)}, team)
     (team / "a").rename(other)
@@ -185,9 +183,7 @@ def test_the_folders_of_a_team_lie_inside_of_it(
         load_saved_team(team)
 
 
-def test_a_team_decides_nothing_about_the_machine_that_loads_it(
-    tmp_path: Path, make_policy: Make
-) -> None:
+def test_teams_decide_nothing_about_their_machine(tmp_path: Path, make_policy: Make) -> None:
     save_team({"a": make_policy(0)}, tmp_path / "team")
     path = tmp_path / "team" / "team.json"
     content = json.loads(path.read_text())
@@ -226,9 +222,7 @@ def test_a_policy_of_another_kind_is_refused_before_anything_is_written(tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_a_team_replaces_a_team_as_a_whole_and_nothing_else(
-    tmp_path: Path, make_policy: Make
-) -> None:
+def test_a_team_replaces_a_team_and_nothing_else(tmp_path: Path, make_policy: Make) -> None:
     folder = tmp_path / "team"
     save_team({"a": make_policy(0)}, folder)
     save_team({"b": Constant("hi")}, folder)

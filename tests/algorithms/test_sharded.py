@@ -46,9 +46,7 @@ def of_both(folder: Path, name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", ["scored.pt", "in_parts.pt"])
-def test_log_probs_are_those_of_whole_weights_and_gradients_are_summed_once(
-    pair: Path, name: str
-) -> None:
+def test_log_probs_are_those_of_whole_weights_gradients_summed_once(pair: Path, name: str) -> None:
     shares = [runs.share(runs.completions(), rank) for rank in range(2)]
     summed = runs.scored(runs.make_team(), *shares)
     for rank, results in enumerate(of_both(pair, name)):
@@ -72,9 +70,7 @@ def test_weights_that_are_read_part_by_part_are_those_of_the_files(pair: Path) -
 
 
 @pytest.mark.parametrize("name", runs.LEARNERS)
-def test_two_processes_learn_what_one_does_though_one_has_nothing_to_learn(
-    pair: Path, name: str
-) -> None:
+def test_two_processes_learn_as_one_though_one_has_no_signal(pair: Path, name: str) -> None:
     options = runs.LEARNERS[name]
     whole = runs.learned(runs.make_team(), runs.batches(), **options)
     untrained = runs.weights_of(runs.make_team())
@@ -281,7 +277,7 @@ def test_gradients_are_summed_over_the_processes_once_in_an_update_or_in_each_pa
             torch.testing.assert_close(shard.grad.full_tensor(), weight.grad, atol=1e-6, rtol=1e-4)
 
 
-def test_rounded_adapters_of_one_model_are_summed_together_after_one_pass_each(
+def test_rounded_adapters_of_one_model_are_summed_after_one_pass_each(
     mesh: DeviceMesh,
 ) -> None:
     sharded, whole = (runs.make_team("bfloat16") for _ in range(2))
@@ -343,9 +339,7 @@ def test_a_static_cache_needs_a_copy(mesh: DeviceMesh) -> None:
         ShardedEngine(policy.engine, mesh, reduce_once=True, gather_for_generation=False)
 
 
-def test_an_adapter_that_is_made_of_the_weights_below_is_refused(
-    mesh: DeviceMesh, tmp_path: Path
-) -> None:
+def test_an_adapter_of_the_weights_below_is_refused(mesh: DeviceMesh, tmp_path: Path) -> None:
     runs.save_stored(tmp_path)
     policy = load_policy(
         tmp_path / "x", lora={"r": 2, "target_modules": ["q_proj"], "use_dora": True}, hollow=True

@@ -26,9 +26,7 @@ def players() -> dict[str, TinyPolicy]:
 
 
 @pytest.mark.parametrize("plan", ["chain", "tree"])
-def test_a_run_trains_and_is_evaluated_on_the_rewards_of_the_wrapper(
-    tmp_path: Path, plan: str
-) -> None:
+def test_runs_train_and_evaluate_on_the_rewards_of_the_wrapper(tmp_path: Path, plan: str) -> None:
     env, bonus = make("probe-turns-v0"), 16.0
     for name, one in (("plain", env), ("wrapped", Paying(env, bonus))):
         build(
@@ -68,7 +66,7 @@ def test_a_policy_that_hands_on_is_not_trained_and_named(caplog: pytest.LogCaptu
     assert "policy of player_0 is not trained: its class Delegate has no act, generate" in found
 
 
-def test_a_policy_whose_weights_are_frozen_needs_no_warning(
+def test_a_policy_of_frozen_weights_needs_no_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     team = players()

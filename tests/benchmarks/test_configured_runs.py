@@ -21,9 +21,7 @@ from tests.support.commands import call
 
 
 @pytest.mark.parametrize(("name", "size"), [("iac", 1), ("coma", 2)])
-def test_one_word_trains_and_resumes_an_actor_critic(
-    name: str, size: int, quick: list[str], tmp_path: Path
-) -> None:
+def test_actor_critics_by_name(name: str, size: int, quick: list[str], tmp_path: Path) -> None:
     own = [f"algorithm.name={name}", f"algorithm.num_generations={size}", "output.report=false"]
     own += ["algorithm.normalize_advantages=false"]  # the demo sets it
     short = ["algorithm.max_updates=1", "output.checkpoint_every=1", "evaluation.num_tasks=1"]
@@ -66,9 +64,7 @@ def test_one_agent_is_trained_evaluated_played_and_credited(
         assert call(*command) == 0, command
 
 
-def test_what_is_about_several_agents_is_refused(
-    quick: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_agents_are_refused(quick: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     for baseline in ("sequential_pipeline", "single_agent_matched"):
         overrides = [*quick, "env.centralized=true"]
         assert call("eval", "--config", "demo", "--baseline", baseline, "--override", *overrides)

@@ -117,7 +117,7 @@ def test_an_error_lists_the_nearest_of_many_names() -> None:
     assert text.endswith(" and 495 more (the data has all)")
 
 
-def test_a_policy_that_only_the_team_names_is_said_to_be_new(
+def test_a_policy_that_only_the_team_names_is_new(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     overrides = ["team={aux_0: novice, main_0: other}", "policies={other: {kind: gold}}"]
@@ -136,7 +136,7 @@ def test_a_folder_is_no_file_of_problems(tmp_path: Path, monkeypatch: pytest.Mon
         existing("afolder")
 
 
-def test_a_misspelt_policy_is_refused_before_the_hub_is_asked(
+def test_misspelt_policies_are_refused_before_the_hub(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hub, "hub_reachable", lambda: pytest.fail("the hub was asked"))
@@ -144,9 +144,7 @@ def test_a_misspelt_policy_is_refused_before_the_hub_is_asked(
         make_policy("goldd", None, None)
 
 
-def test_a_module_that_registers_nothing_is_told_how(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_modules_without_register_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "registers_nothing.py").write_text("x = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(KeyError) as told:

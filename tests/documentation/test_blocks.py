@@ -136,9 +136,7 @@ def test_the_python_of_a_page_runs(folder: Path, name: str) -> None:
     exec(AFTER.get(name, ""), page.__dict__)
 
 
-def test_every_yaml_is_a_configuration_or_a_suite(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_yaml_is_read_by_its_kind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("LLM_DECPOMDP_VLLM_PYTHON", sys.executable)
     files = {"plugins.md": EXAMPLE / "terse_agents.py", "start.md": folder / "mine.py"}

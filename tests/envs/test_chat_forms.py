@@ -76,9 +76,7 @@ LINE_ENDS = st.sampled_from(["\n", "\r\n"])
 
 @settings(derandomize=True, max_examples=25, deadline=None)
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 7), PROSE, DRAFTS, PROSE, ENDS, LINE_ENDS)
-def test_a_fenced_reference_is_read_amid_reasoning_and_prose(
-    family, index, before, name, behind, end, newline
-):
+def test_fenced_references_are_read_amid_prose(family, index, before, name, behind, end, newline):
     env, tasks = environment(family)
     task = tasks[index % len(tasks)]
 

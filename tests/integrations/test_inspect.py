@@ -88,9 +88,8 @@ def test_wrong_answers_earn_what_they_earn_here_in_both_turns(tmp_path: Path) ->
         local.reset(seed=0, options={"task_id": task.task_id})
         texts = {"aux_0": "def aux(x):\n    return x", "main_0": "nobody has this role"}
         returns.append(sum(local.step(texts)[1]["main_0"] for _ in range(2)))
-    aux = role(
-        lambda prompt: "def aux(x):\n    return x"
-    )  # the other one has the model of the evaluation
+    # The other one has the model of the evaluation.
+    aux = role(lambda prompt: "def aux(x):\n    return x")
     log = evaluate(tmp_path, team("coophumaneval-v0", **CODE), {"aux_0": aux})
     assert [s.scores["team_reward"].value["return"] for s in log.samples] == returns
     assert scores(log)["solved"] == 0.0

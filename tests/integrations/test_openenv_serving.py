@@ -83,9 +83,7 @@ def test_unseeded_sessions_play_different_episodes_and_long_texts_are_refused() 
     ("options", "action"),
     [({}, {"actions": {"player_0": "a", "player_1": "b"}}), (SEAT, {"message": "a"})],
 )
-def test_a_step_outside_an_episode_is_refused(
-    options: dict[str, Any], action: dict[str, Any]
-) -> None:
+def test_steps_outside_episodes_fail(options: dict[str, Any], action: dict[str, Any]) -> None:
     with served("probe-turns-v0", **options) as address, session(address) as env:
         with pytest.raises(RuntimeError, match="no episode is running"):
             env.step(action)

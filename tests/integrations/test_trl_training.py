@@ -88,9 +88,7 @@ def test_a_team_learns_with_shared_weights(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("options", [{"per_device_train_batch_size": G}, {"shuffle_dataset": True}])
-def test_a_batch_that_cuts_a_team_ends_training_before_any_step(
-    tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_batches_that_cut_a_team_end_training(tmp_path: Path, options: dict[str, Any]) -> None:
     env = make("probe-halves-v0")
     options = {"per_device_train_batch_size": 6 * G, **options}
     cut = trainer(tmp_path, adapter.dataset(env), adapter.team_reward(env), 0, **options)
@@ -102,9 +100,7 @@ def test_a_batch_that_cuts_a_team_ends_training_before_any_step(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_two_trainers_in_lockstep_learn_and_equal_seeds_give_equal_curves(
-    tmp_path: Path, seed: int
-) -> None:
+def test_trainers_in_lockstep_learn_and_have_equal_curves(tmp_path: Path, seed: int) -> None:
     env = make("probe-rendezvous-v0")
     builders = {
         agent: lambda reward, rows, s=2 * seed + number: trainer(

@@ -84,9 +84,7 @@ def test_damaged_lines_that_are_dropped_anyway_do_not_keep_a_run_from_going_on(
     assert f"{path}, line 2 is damaged: this row and the rows after it are removed" in caplog.text
 
 
-def test_an_incomplete_last_line_is_reported_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_partial_last_lines_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"update": 1}\n{"update": 2}')
     assert list(read_json_lines(path)) == [{"update": 1}, {"update": 2}]  # it lacks its end alone

@@ -59,9 +59,7 @@ def test_code_and_the_texts_of_the_world_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("render_mode", ["ansi", "human"])
-def test_no_rendering_sends_what_an_agent_wrote(
-    render_mode: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_renderings_send_no_texts(render_mode: str, capsys: pytest.CaptureFixture[str]) -> None:
     env = word_env(render_mode=render_mode)
     env.reset(seed=0)
     env.step(dict.fromkeys(env.agents, HOSTILE))
@@ -84,9 +82,7 @@ def test_the_id_of_a_task_is_no_markup(tmp_path: Path, capsys: pytest.CaptureFix
     assert r"Task [red]\x1b[2Jlist[int]" in shown and not obeyed(shown)
 
 
-def test_play_sends_nothing_either(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_play_sends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(episode, "RandomText", lambda: Constant(HOSTILE))
     play("coophumaneval-v0", policy="random", seed=0, num_turns=1, source="bundled")
     shown = capsys.readouterr().out

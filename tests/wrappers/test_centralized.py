@@ -46,9 +46,7 @@ def coding(**arguments: Any) -> DecPOMDPEnv:
         ("", (None, None)),
     ],
 )
-def test_a_completion_is_taken_apart_by_its_tags(
-    text: str, parts: tuple[str | None, str | None]
-) -> None:
+def test_completions_are_split_by_tags(text: str, parts: tuple[str | None, str | None]) -> None:
     assert tuple(read_parts(text, AGENTS).values()) == parts
 
 

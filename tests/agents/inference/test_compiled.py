@@ -155,9 +155,7 @@ def test_rows_of_two_adapters_are_those_of_plain_layers(folder: Path, codes: Cod
 
 
 @pytest.mark.slow
-def test_numbers_of_rows_and_tokens_of_sampling_have_one_code(
-    make_policy: Make, codes: Codes
-) -> None:
+def test_rows_and_tokens_of_sampling_have_one_code(make_policy: Make, codes: Codes) -> None:
     policy = make_policy()
     plain, engine = policy.engine, engine_of(policy, caching=Caching(static_cache=True))
     for rows, limit, texts in ((3, 20, ["abc", "a"]), (5, 9, ["ab"]), (2, 30, ["abcd", "a", "d"])):
@@ -177,9 +175,7 @@ def test_numbers_of_rows_and_tokens_of_sampling_have_one_code(
 
 
 @pytest.mark.slow
-def test_weights_keep_their_names_and_learning_continues_from_them(
-    folder: Path, codes: Codes, tmp_path: Path
-) -> None:
+def test_weights_keep_names_and_keep_learning(folder: Path, codes: Codes, tmp_path: Path) -> None:
     states = []
     for restart in (False, True):
         policy: Any = load_policy(folder, compute_dtype="float32", compile=True)

@@ -51,9 +51,7 @@ def test_it_gives_what_sdpa_gives(new: int, mask_heads: int | None) -> None:
     torch.testing.assert_close(found, expected)
 
 
-def test_it_is_used_while_sampling_and_no_longer(
-    make_policy: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_used_while_sampling_alone(make_policy: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[int] = []
 
     def spy(*args: object, **options: object) -> object:
@@ -106,7 +104,7 @@ def inside(multiplications: int, device: torch.device = CPU) -> int:
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_one_thread_computes_little_on_a_cpu_whose_threads_sleep(
+def test_one_thread_computes_little_if_threads_sleep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert (inside(FEW - 1), inside(FEW), inside(1, GPU)) == (1, 3, 3)
@@ -123,9 +121,7 @@ def test_the_size_of_a_product_is_about_that_of_the_layers() -> None:
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_decoding_takes_one_thread_and_the_prompt_all(
-    make_policy: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decoding_takes_one_thread_only(make_policy: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     model: LlamaForCausalLM = make_policy().model
     used: list[tuple[int, int]] = []
 
@@ -159,9 +155,7 @@ class PastKeyValues(LlamaForCausalLM):  # up to transformers 5.23
 
 
 @pytest.mark.parametrize("kind", [CacheArgument, PastKeyValues])
-def test_a_model_gets_its_cache_by_the_name_that_it_knows(
-    kind: type[LlamaForCausalLM], make_policy: Make
-) -> None:
+def test_models_get_caches_by_their_name(kind: type[LlamaForCausalLM], make_policy: Make) -> None:
     model: LlamaForCausalLM = make_policy().model
     renamed = kind(model.config)
     renamed.load_state_dict(model.state_dict())

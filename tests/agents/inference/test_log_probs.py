@@ -132,9 +132,7 @@ def test_every_model_gives_what_plain_rows_give_and_refusals_are_said_once(
         assert not caplog.records
 
 
-def test_texts_that_are_longer_than_a_window_are_padded(
-    make_policy: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_texts_beyond_a_window_padded(make_policy: Make, caplog: pytest.LogCaptureFixture) -> None:
     model = build("mistral", **SIZE, sliding_window=20)
     engine = ModelEngine(model, make_policy().tokenizer, compute_dtype="float32")
     short, long = [PROMPT[:15]], [tuple(range(1, 19))]
@@ -145,9 +143,7 @@ def test_texts_that_are_longer_than_a_window_are_padded(
     assert engine._packs  # short rows still are
 
 
-def test_attention_without_masks_of_pairs_is_refused(
-    make_policy: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_attention_without_pairs_fails(make_policy: Make, caplog: pytest.LogCaptureFixture) -> None:
     policy = make_policy()
     expected = policy.engine.log_probs(PROMPT, ROWS, 1.0)
     again = make_policy()
@@ -203,9 +199,7 @@ def test_the_same_pass_on_two_threads_gives_the_same_gradients() -> None:
 
 @pytest.mark.parametrize("divisor", [1.0, 0.7])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_gradient_of_the_head_is_that_of_the_plain_formula(
-    divisor: float, dtype: torch.dtype
-) -> None:
+def test_gradient_of_the_head_is_the_plain_formula(divisor: float, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     logits, tokens = torch.randn(20, 30).to(dtype).requires_grad_(), torch.randint(30, (20,))
     weights, tensors = torch.randn(20), []
@@ -216,9 +210,7 @@ def test_the_gradient_of_the_head_is_that_of_the_plain_formula(
     assert all(map(torch.equal, *tensors))
 
 
-def test_logits_of_the_first_chunk_are_computed_once(
-    make_policy: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_chunk_is_computed_once(make_policy: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     policy, read = make_policy(), []
     head = policy.model.get_output_embeddings()
     head.register_forward_hook(lambda _, args, out: read.append(len(out)))

@@ -71,9 +71,7 @@ def test_ranks_scales_and_layers_may_differ(build: Build, other: dict[str, Any])
     assert not torch.allclose(found[0], found[2], atol=0.01)
 
 
-def test_adapters_of_few_rows_are_computed_by_one_thread(
-    build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_adapters_of_few_rows_use_one_thread(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[int] = []
 
     def noted(states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -137,9 +135,7 @@ def test_layers_whose_computation_was_replaced_cannot_be_mixed(build: Build) -> 
         {"kasa_config": KasaConfig()},
     ],
 )
-def test_an_adapter_that_would_change_the_frozen_model_is_refused(
-    build: Build, option: dict[str, Any]
-) -> None:
+def test_adapters_that_change_frozen_models_fail(build: Build, option: dict[str, Any]) -> None:
     with pytest.raises(
         ValueError, match=f"{next(iter(option))}.* would change the frozen model below"
     ):
@@ -147,9 +143,7 @@ def test_an_adapter_that_would_change_the_frozen_model_is_refused(
 
 
 @pytest.mark.parametrize("start", KEEPING_STARTS)
-def test_other_first_weights_leave_the_model_below_as_it_was(
-    make_policy: Make, start: bool | str
-) -> None:
+def test_other_first_weights_leave_the_model_below(make_policy: Make, start: bool | str) -> None:
     model = make_policy().model
     before = model.get_decoder().layers[0].self_attn.q_proj.weight.clone()
     lora = {**QUERIES, "init_lora_weights": start, "r": 4}

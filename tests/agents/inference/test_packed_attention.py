@@ -48,9 +48,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("heads", [2, 6])
 @pytest.mark.parametrize("scaling", [None, 0.3])
-def test_values_and_gradients_are_those_of_a_dense_mask(
-    name: str, heads: int, scaling: float | None
-) -> None:
+def test_values_and_gradients_of_a_dense_mask(name: str, heads: int, scaling: float | None) -> None:
     layout = LAYOUTS[name]
     length = sum(prompt + sum(lengths) for prompt, lengths in layout)
     torch.manual_seed(0)
@@ -167,9 +165,7 @@ def test_one_pass_of_several_prompts_has_the_gradient_of_one_pass_each(
     assert policy.model.config._attn_implementation == "sdpa"
 
 
-def test_a_pass_with_fused_kernels_reads_layouts(
-    make_policy: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fused_kernels_read_layouts(make_policy: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = make_policy()
     engine = fused(policy)
     engine.log_probs(PROMPT, ROWS, 1.0)
@@ -252,9 +248,7 @@ def test_the_reference_and_layers_without_an_adapter_compute_as_before(
         assert not any("forward" in vars(layer) for layer in layers)
 
 
-def test_inputs_of_adapters_are_not_cast_to_the_format_of_their_weights(
-    make_policy: Make, tmp_path: Path
-) -> None:
+def test_inputs_of_adapters_keep_their_format(make_policy: Make, tmp_path: Path) -> None:
     """The bytes are the same: autocast rounds such an input back."""
     make_policy().save(tmp_path)
     policy = adapted(tmp_path, "bfloat16", False)

@@ -79,9 +79,7 @@ def test_log_probabilities_are_those_of_a_fresh_forward_pass(model: LlamaForCaus
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_logits_that_are_not_numbers_end_the_sampling_with_advice(
-    model: LlamaForCausalLM, temperature: float
-) -> None:
+def test_not_finite_logits_end_the_sampling(model: LlamaForCausalLM, temperature: float) -> None:
     with torch.no_grad():
         model.lm_head.weight.fill_(torch.nan)
     with pytest.raises(FloatingPointError, match=r"logits are not finite.*lower learning_rate"):
@@ -147,9 +145,7 @@ def test_generate_of_transformers_samples_the_same(
     assert caplog.text.count("generate() of transformers") == 1
 
 
-def test_checks_in_blocks_leave_all_rows_equal(
-    model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_block_checks_keep_rows(model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask() -> list[SampledRow]:
         prompts = [
             prompt(5, 6, 7, sampling=Sampling(max_new_tokens=21)),
@@ -213,7 +209,7 @@ def test_a_device_is_waited_for_once_in_eight_tokens(
     assert waits(64) - waits(32) == 4
 
 
-def test_a_recurrent_model_falls_back_to_generate_and_says_so_once(
+def test_recurrent_models_use_generate_and_say_so_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     torch.manual_seed(0)
@@ -391,16 +387,14 @@ def test_rows_end_with_the_token_that_completes_a_stop_string_and_differ_in_noth
     assert 10 < ended < 100  # of several kinds of ends
 
 
-def test_models_of_another_cache_stop_alike(
-    make_policy: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_caches_stop_alike(make_policy: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = make_policy(stop=["a", "e"])
     ours = drawn(policy)
     monkeypatch.setattr("llm_decpomdp.agents.inference.sampler.growing_cache", lambda model: None)
     assert [c.tokens for c in drawn(policy)] == [c.tokens for c in ours]
 
 
-def test_a_row_that_ended_at_a_stop_string_is_learned_with_it_and_with_nothing_else(
+def test_a_row_is_learned_with_its_stop_string_and_nothing_else(
     make_policy: Make,
 ) -> None:
     policy = make_policy(stop=["a", "e"])
@@ -413,7 +407,7 @@ def test_a_row_that_ended_at_a_stop_string_is_learned_with_it_and_with_nothing_e
     torch.testing.assert_close(values[mask > 0].detach(), sampled, atol=1e-4, rtol=0)
 
 
-def test_a_prefill_is_told_to_the_environment_and_neither_sampled_nor_learned(
+def test_a_prefill_is_told_and_neither_sampled_nor_learned(
     make_policy: Make,
 ) -> None:
     plain = make_policy()
@@ -454,7 +448,7 @@ def plain_drawn(policy: CausalLM, prompt: str) -> list[Completion]:
     return policy.generate([prompt], 40)[0]
 
 
-def test_the_blank_behind_a_prefill_is_kept_where_a_decoder_drops_that_of_the_first_token(
+def test_the_blank_behind_a_prefill_is_kept_if_a_decoder_drops_the_first(
     make_policy: Make,
 ) -> None:
     """A decoder as of Llama 2: a blank begins each word's token, and is taken from the beginning of a text."""

@@ -101,9 +101,7 @@ def test_rows_of_adapters_keep_them(make_policy: Make, tmp_path: Any) -> None:
     assert texts[0] == texts[1]
 
 
-def test_a_row_that_ends_at_once_leaves_the_adapters_of_the_others(
-    make_policy: Make, tmp_path: Any
-) -> None:
+def test_ended_rows_leave_the_adapters_of_others(make_policy: Make, tmp_path: Any) -> None:
     make_policy().save(tmp_path)
     answers = []
     for static in (False, True):

@@ -112,9 +112,7 @@ def test_generate_of_transformers_gives_rows_their_own_adapters_too(
         assert ours.log_probs == pytest.approx(theirs.log_probs, abs=1e-4)
 
 
-def test_a_policy_scores_like_its_adapter_alone_on_the_base(
-    pair: Pair, base: Path, tmp_path: Path
-) -> None:
+def test_policies_score_like_their_adapter_alone(pair: Pair, base: Path, tmp_path: Path) -> None:
     for name, policy in pair.items():
         policy.save(tmp_path / name)
         model = AutoModelForCausalLM.from_pretrained(base)

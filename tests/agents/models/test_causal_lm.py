@@ -35,9 +35,7 @@ def test_it_keeps_the_protocol(make_policy: Make) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_log_probabilities_of_sampling_equal_those_of_learning(
-    make_policy: Make, temperature: float
-) -> None:
+def test_log_probs_of_sampling_equal_learning(make_policy: Make, temperature: float) -> None:
     policy = make_policy(temperature=temperature)
     prompts = ["abc", "a longer one"]
     for prompt, group in zip(prompts, policy.generate(prompts, 3), strict=True):
@@ -51,9 +49,7 @@ def test_log_probabilities_of_sampling_equal_those_of_learning(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_reference_is_what_the_policy_was_and_no_rounding_of_it(
-    make_policy: Make, dtype: str
-) -> None:
+def test_the_reference_is_the_first_policy_unrounded(make_policy: Make, dtype: str) -> None:
     policy = make_policy(compute_dtype=dtype)
     rows = [completion(5, 6, 7, 0), completion(8, 0)]
     with pytest.raises(RuntimeError, match="keep_reference"):

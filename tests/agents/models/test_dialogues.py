@@ -181,9 +181,8 @@ def test_a_template_without_an_end_of_turns_gets_none() -> None:
 @pytest.mark.parametrize("ended", [True, False])
 def test_blanks_of_a_template_around_answers_are_not_tokens_of_a_dialogue(ended: bool) -> None:
     policy = policy_of(llama_tokenizer(LLAMA), Prompting(history="chat", system_prompt="be"))
-    tokens = ids_of(
-        policy, " ok" + "</s>" * ended
-    )  # a blank of the tokenizer, and one of the model
+    # a blank of the tokenizer, and one of the model.
+    tokens = ids_of(policy, " ok" + "</s>" * ended)
     ids = policy.encode(Dialogue("more", [DialogueTurn("hi", Completion("ok", tokens))]))
     first = ids_of(policy, "<s>[INST] <<be>>hi [/INST]")
     assert policy.encode("hi") == list(first)

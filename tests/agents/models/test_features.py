@@ -26,9 +26,7 @@ def by_hand(policy: CausalLM, text: str) -> torch.Tensor:
     return output.hidden_states[-1][0].mean(0)
 
 
-def test_they_are_the_mean_of_the_last_hidden_states(
-    make_policy: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mean_of_last_hidden_states(make_policy: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features_module, "BATCH", 2)
     policy = make_policy()
     assert isinstance(policy, ReferencedPolicy) and policy_attribute(policy, "features")
@@ -101,9 +99,7 @@ def train(policy: CausalLM, seed: int = 0, steps: int = 3) -> list[torch.Tensor]
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_what_policies_say_stays_the_same_to_the_last_bit(
-    base: Path, dtype: str, checkpointing: bool
-) -> None:
+def test_what_policies_say_stays_the_same(base: Path, dtype: str, checkpointing: bool) -> None:
     def said(pair: dict[str, CausalLM]) -> list[object]:
         for policy in pair.values():
             policy.seed(5)

@@ -74,9 +74,7 @@ def test_tied_weights_stay_tied_and_names_may_lack_the_prefix(tmp_path: Path, fo
 
 
 @pytest.mark.parametrize("wrong", ["missing weights", "other shapes", "unexpected weights"])
-def test_files_that_are_not_those_of_the_model_are_refused(
-    folder: Path, tmp_path: Path, wrong: str
-) -> None:
+def test_files_of_other_models_are_refused(folder: Path, tmp_path: Path, wrong: str) -> None:
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     path = tmp_path / "model.safetensors"

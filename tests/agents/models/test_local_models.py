@@ -55,9 +55,7 @@ def test_the_offline_model_answers_sensibly() -> None:
     assert again.finish_reason == "stop"
 
 
-def test_the_tiny_model_is_made_once_and_reads_any_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_tiny_model_reads_any_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_DECPOMDP_CACHE", str(tmp_path))
     policy = load_policy("tiny-random")
     (folder,) = tmp_path.iterdir()
@@ -70,9 +68,7 @@ def test_the_tiny_model_is_made_once_and_reads_any_text(
     assert (folder / "model.safetensors").stat().st_mtime_ns == made
 
 
-def test_the_tiny_model_is_the_same_wherever_it_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tiny_model_is_always_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = []
     for name in ("one", "two"):
         monkeypatch.setenv("LLM_DECPOMDP_CACHE", str(tmp_path / name))
@@ -106,9 +102,7 @@ def test_names_on_the_hub_that_begin_alike_are_left_to_the_hub() -> None:
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
-def test_code_in_the_folder_of_a_model_is_refused_without_a_question(
-    tmp_path: Path, file: str
-) -> None:
+def test_code_in_a_model_folder_is_refused_without_a_question(tmp_path: Path, file: str) -> None:
     folder, sign = tmp_path / "model", tmp_path / "ran"
     shutil.copytree(tiny_model(), folder)
     (folder / "theirs.py").write_text(f"open({str(sign)!r}, 'w')\n")

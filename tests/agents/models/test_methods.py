@@ -209,9 +209,7 @@ def test_each_adapter_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["recurrent_gemma", "llama"])
-def test_in_half_precision_faults_are_found_and_rounding_is_none(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_faults_in_half_precision_are_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(methods, "LIMIT_ROUNDED", 1e-6)  # every difference is looked at closely
     policy = policy_of(random_model(kind), compute_dtype="bfloat16")
     policy.generate(PROMPTS, 4)
@@ -238,7 +236,7 @@ def test_random_numbers_of_a_first_batch_are_those_of_any_other(make_policy: Mak
         assert checked.generate(["abc", "d"], 4) == unchecked.generate(["abc", "d"], 4)
 
 
-def test_a_learner_takes_rows_one_by_one_where_padding_changes_them(
+def test_rows_that_padding_changes_are_taken_one_by_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     model = random_model("recurrent_gemma")

@@ -199,9 +199,7 @@ def with_template(folder: Path, template: str) -> Path:
     return folder
 
 
-def test_a_saved_adapter_keeps_its_tokenizer_alone_and_in_a_team(
-    model: Path, tmp_path: Path
-) -> None:
+def test_saved_adapters_keep_their_tokenizer_in_a_team(model: Path, tmp_path: Path) -> None:
     folders = {name: adapter(model, tmp_path / name) for name in ("one", "two", "none")}
     with_template(folders["one"], TEMPLATE)
     with_template(folders["two"], TEMPLATE + "c")

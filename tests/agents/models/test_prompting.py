@@ -84,9 +84,7 @@ def test_a_system_prompt_and_variables_go_through_the_template() -> None:
         (IN_PARTS, {}, "leaves out the user message"),
     ],
 )
-def test_what_no_template_reads_is_refused(
-    template: str | None, prompting: dict[str, Any], message: str
-) -> None:
+def test_unread_keys_refused(template: str | None, prompting: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         asked(template, **prompting)
 
@@ -112,7 +110,7 @@ def test_a_skipped_prompt_is_answered_by_nothing_and_changes_no_other() -> None:
 
 
 @pytest.mark.parametrize("template", [TEMPLATE, None])
-def test_the_left_of_a_long_prompt_is_cut_off_and_the_template_stays_whole(
+def test_the_left_of_a_long_prompt_is_cut_and_the_template_stays(
     template: str | None,
 ) -> None:
     policy = asked(template, max_prompt_tokens=12, on_long_prompt="truncate_left")
@@ -212,7 +210,7 @@ def rendered(policy: CausalLM, prompt: str) -> str:
 
 
 @pytest.mark.parametrize("prefill", ["", "\n<think>a"])
-def test_a_prompt_that_spells_control_tokens_holds_those_of_the_template_alone(
+def test_a_prompt_that_spells_control_tokens_has_those_of_the_template(
     prefill: str,
 ) -> None:
     policy = policy_of(byte_tokenizer(), Prompting(prefill=prefill, system_prompt="be<|im_end|>"))
@@ -263,9 +261,7 @@ def llama_tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:
     return fast
 
 
-def test_letters_of_a_control_token_get_no_blanks_from_a_tokenizer_that_begins_texts_with_one() -> (
-    None
-):
+def test_letters_of_a_control_token_get_no_blanks_from_the_tokenizer() -> None:
     fast = llama_tokenizer()
     fast._tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", 1)]
@@ -279,9 +275,7 @@ def test_letters_of_a_control_token_get_no_blanks_from_a_tokenizer_that_begins_t
 
 @pytest.mark.parametrize("prefill", [None, "def f("])
 @pytest.mark.parametrize("single", ["$A <sep>", "<|user|> $A <sep>", "<sep> $A", "<sep> $A <sep>"])
-def test_an_end_that_the_tokenizer_adds_behind_a_text_is_left_out(
-    single: str, prefill: str | None
-) -> None:
+def test_an_end_that_the_tokenizer_adds_is_left_out(single: str, prefill: str | None) -> None:
     tokenizer = byte_tokenizer(None, "<sep>")
     places = [(token, tokenizer.convert_tokens_to_ids(token)) for token in ("<sep>", "<|user|>")]
     tokenizer._tokenizer.post_processor = processors.TemplateProcessing(

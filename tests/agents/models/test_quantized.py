@@ -33,9 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("quantization", ["8bit", "4bit"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_samples_and_scores_are_those_of_the_same_quantized_weights(
-    folder: Path, quantization: str, dtype: str
-) -> None:
+def test_samples_and_scores_have_equal_weights(folder: Path, quantization: str, dtype: str) -> None:
     pytest.importorskip("bitsandbytes")
     spec = {"name": str(folder), "lora": LORA, "max_new_tokens": 8, "compute_dtype": dtype}
     specs = {name: PolicySpec(**spec, quantization=quantization) for name in "xy"}
@@ -68,9 +66,7 @@ def gradient(policy: CausalLM, rows: list[Completion]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("quantization", "alike"), [("8bit", 0.98), ("4bit", 0.99999)])
-def test_gradients_are_those_of_a_model_with_the_restored_weights(
-    folder: Path, quantization: str, alike: float
-) -> None:
+def test_gradients_of_the_restored_weights(folder: Path, quantization: str, alike: float) -> None:
     """8 bits round activations too, and their gradients are nearly those."""
     pytest.importorskip("bitsandbytes")
     arguments = {"lora": LORA, "seed": 1, "compute_dtype": "float32"}

@@ -47,9 +47,7 @@ def test_weights_in_several_files_are_all_read(tmp_path: Path) -> None:
     assert describe_weights(str(folder))["weights"] != before
 
 
-def test_pieces_of_a_large_file_notice_a_tensor_that_was_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_notice_a_trained_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(origin, "WHOLE", 1000)
     monkeypatch.setattr(origin, "PIECES", 64)
     monkeypatch.setattr(origin, "PIECE", 16)
@@ -70,9 +68,7 @@ def test_pieces_of_a_large_file_notice_a_tensor_that_was_trained(
             weight.copy_(saved)
 
 
-def test_a_model_of_the_hub_has_the_revision_in_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hub_models_have_the_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     repository = tmp_path / "models--owner--model"
     (repository / "refs").mkdir(parents=True)
@@ -122,7 +118,7 @@ def test_tied_weights_stay_tied(make_policy: Make) -> None:
     assert model.lm_head.weight is model.model.embed_tokens.weight
 
 
-def test_sampling_between_scoring_and_backward_does_not_change_the_gradient(
+def test_sampling_between_scoring_and_backward_keeps_the_gradient(
     make_policy: Make,
 ) -> None:
     gradients = []

@@ -77,9 +77,7 @@ def test_options_are_sent_only_if_they_limit_something(
     assert name not in server.requests[0] and server.requests[1][name] == value
 
 
-def test_what_a_model_refuses_is_left_out_and_more_is_added(
-    server: ChatServer, policy: Endpoint
-) -> None:
+def test_refused_keys_are_left_out_and_more_added(server: ChatServer, policy: Endpoint) -> None:
     server.refused = {"top_p", "max_tokens"}
     with pytest.raises(EndpointError, match=r"'max_tokens'.* omit: \[top_p\]"):
         policy.act("a")
@@ -151,9 +149,7 @@ def test_requests_wait_together_up_to_the_limit(server: ChatServer, limit: int) 
     assert server.most_waiting == limit
 
 
-def test_one_request_is_sent_without_threads(
-    policy: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_single_requests_use_no_thread(policy: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "ThreadPool", None)
     assert len(policy.generate(["a"])) == 1
 
@@ -269,9 +265,7 @@ def equal_answers(caplog: Logs) -> list[str]:
 
 
 @pytest.mark.parametrize("way", ["in a group", "one at a time"])
-def test_a_server_without_variety_is_told_once(
-    server: ChatServer, policy: Endpoint, caplog: Logs, way: str
-) -> None:
+def test_variety_is_told_once(server: ChatServer, policy: Endpoint, caplog: Logs, way: str) -> None:
     server.fixed = LONG
     for number in range(6):
         if way == "in a group":
@@ -363,7 +357,7 @@ def test_a_server_that_hangs_is_said_before_it_is_given_up(
     assert "20 s (timeout)" in told and "4 more (max_retries)" in told
 
 
-def test_openai_is_named_if_missing_and_not_loaded_before_it_is_asked(
+def test_openai_is_named_if_missing_and_loaded_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     python(

@@ -120,9 +120,7 @@ def test_a_server_that_hung_gets_its_adapters_anew(
     assert server.calls[-4][1]["load_inplace"] and server.adapters == names
 
 
-def test_answers_without_a_change_are_those_of_plain_sampling(
-    model: Path, server: FakeVllm, tmp_path: Path
-) -> None:
+def test_unchanged_answers_are_plain_samples(model: Path, server: FakeVllm, tmp_path: Path) -> None:
     policies = full(model)
     sampler = attach(server, policies, tmp_path)
     policies["main"].seed(3)

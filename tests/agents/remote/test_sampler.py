@@ -147,9 +147,7 @@ def test_a_server_ends_completions_at_stop_strings_where_this_process_does(
     assert server.calls[-2][1]["stop"] == ["a", "e"]
 
 
-def test_requests_of_a_batch_are_queued_and_begin_in_order(
-    model: Path, server: FakeVllm, tmp_path: Path
-) -> None:
+def test_requests_of_a_batch_begin_in_order(model: Path, server: FakeVllm, tmp_path: Path) -> None:
     policies = two(model)
     attach(server, policies, tmp_path)
     server.calls.clear()
@@ -185,9 +183,7 @@ def test_prefix_caches_are_kept_unless_exact_or_all_weights_change(
         assert clears(other) == (2 if exact else 1)  # one with the weights
 
 
-def test_each_version_has_a_name_and_the_old_one_goes(
-    model: Path, server: FakeVllm, tmp_path: Path
-) -> None:
+def test_versions_have_names_and_old_ones_go(model: Path, server: FakeVllm, tmp_path: Path) -> None:
     policies = two(model)
     sampler = attach(server, policies, tmp_path)
     assert sorted(name.partition("-")[0] for name in server.adapters) == ["aux@17", "main@17"]
@@ -205,9 +201,7 @@ def test_each_version_has_a_name_and_the_old_one_goes(
     assert not server.adapters and not (tmp_path / "published").exists()
 
 
-def test_all_weights_of_a_model_are_reloaded_by_version(
-    model: Path, server: FakeVllm, tmp_path: Path
-) -> None:
+def test_all_weights_are_reloaded_by_version(model: Path, server: FakeVllm, tmp_path: Path) -> None:
     policy = load_policy(model, Sampling(max_new_tokens=8), compute_dtype="float32")
     change(policy, 1)
     sampler = attach(server, {"main": policy}, tmp_path)
@@ -265,9 +259,7 @@ class QueueGroup:
         return self.tensors.get(timeout=20)
 
 
-def test_full_weights_go_from_gpu_to_gpu_by_the_steps_of_the_server(
-    model: Path, server: FakeVllm, tmp_path: Path
-) -> None:
+def test_full_weights_go_from_gpu_to_gpu(model: Path, server: FakeVllm, tmp_path: Path) -> None:
     policy = load_policy(model, Sampling(max_new_tokens=8), compute_dtype="bfloat16")
     change(policy, 1)
     options = {"max_mismatch": 0.1, "make_group": lambda: QueueGroup(server)}
@@ -326,9 +318,7 @@ def test_a_sampler_closed_while_it_asks_starts_no_server_again(
     assert not launches
 
 
-def test_others_sample_by_what_was_published_and_compared(
-    model: Path, server: FakeVllm, tmp_path: Path
-) -> None:
+def test_others_sample_published_weights(model: Path, server: FakeVllm, tmp_path: Path) -> None:
     policies = two(model)
     sampler = attach(server, policies, tmp_path, exact=False)
     expected = draw(policies)
@@ -346,9 +336,7 @@ def test_others_sample_by_what_was_published_and_compared(
         draw(policies)
 
 
-def test_answers_of_other_weights_are_refused(
-    model: Path, server: FakeVllm, tmp_path: Path
-) -> None:
+def test_answers_of_other_weights_fail(model: Path, server: FakeVllm, tmp_path: Path) -> None:
     policies = two(model)
     sampler = attach(server, policies, tmp_path)
     server.other_name = "main@16"

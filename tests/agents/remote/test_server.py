@@ -50,9 +50,7 @@ def started(
     return StartedServer(command, tmp_path / "of server", timeout)
 
 
-def test_a_server_is_started_and_ended_with_all_its_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_servers_end_with_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/of/this/python")
     server = started(tmp_path, SERVE, monkeypatch)
     server.launch()
@@ -69,9 +67,7 @@ def test_a_server_is_started_and_ended_with_all_its_processes(
     server.stop()
 
 
-def test_a_server_that_does_not_start_leaves_its_last_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_server_has_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = started(tmp_path, FAIL, monkeypatch)
     with pytest.raises(SamplerError, match="did not start; the end of its log:\nno such model"):
         server.ready(is_well)
@@ -175,9 +171,7 @@ def test_a_port_that_somebody_took_in_the_meantime_is_replaced(
     assert "Address already in use" in server.log.read_text()
 
 
-def test_a_server_that_fails_by_itself_is_not_tried_at_other_ports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_server_keeps_its_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     starts = tmp_path / "starts"
     server = started(tmp_path, f"open({str(starts)!r}, 'a').write('.')\n{FAIL}", monkeypatch)
     with pytest.raises(SamplerError, match="no such model"):
@@ -198,7 +192,7 @@ time.sleep(100)
 """
 
 
-def test_the_folder_of_a_killed_run_goes_with_it_though_the_server_is_not_its_own(
+def test_the_folder_of_a_killed_run_goes_though_the_server_is_another(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "published"

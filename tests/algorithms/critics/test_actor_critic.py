@@ -208,9 +208,7 @@ def test_with_one_agent_the_gradient_is_that_of_actor_critic_by_hand() -> None:
         torch.testing.assert_close(gradient, by_hand)
 
 
-def test_independent_critics_read_no_state_and_the_team_s_reads_all_from_the_first_turn_on() -> (
-    None
-):
+def test_independent_critics_read_no_state_and_the_team_s_reads_all_from_turn_one() -> None:
     own, joint = HashedParts(), HashedParts()
     learner("iac", own).update(chains())
     learner("maac", joint).update(chains())
@@ -255,9 +253,7 @@ def test_rollouts_without_states_are_refused(name: str) -> None:
     ("name", "scope", "other"),
     [("iac", "joint", "maac"), ("maac", "own", "iac"), ("coma", "none", "magrpo")],
 )
-def test_another_critic_than_its_own_is_refused_by_the_name_that_has_it(
-    name: str, scope: str, other: str
-) -> None:
+def test_another_critic_is_refused_by_its_algorithm(name: str, scope: str, other: str) -> None:
     with pytest.raises(
         ValueError, match=rf"{name} has critic.scope=.*, and critic.scope={scope} .*{other}"
     ):

@@ -82,9 +82,7 @@ def test_the_luck_of_partners_is_in_no_advantage_where_the_critic_is_right() -> 
         assert outlook["x"][0] == pytest.approx(said - said.mean(), abs=1e-4)
 
 
-def test_an_agent_that_always_says_the_same_gains_and_loses_nothing_where_the_critic_counts() -> (
-    None
-):
+def test_an_agent_that_always_says_the_same_gains_nothing_where_the_critic_counts() -> None:
     critic, rollouts = exact(), []
     for rollout in chains(turns=1, seed=5):
         (group,) = rollout.groups

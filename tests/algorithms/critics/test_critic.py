@@ -182,7 +182,7 @@ def test_what_a_state_has_word_for_word_is_not_read_twice_unless_it_may_be_chanc
     assert "[x sees]\nx reads" in critic_text("history+state", view, past, ["x", "y"], 145)[0]
 
 
-def test_an_environment_without_a_state_is_told_and_one_without_texts_refused(
+def test_no_state_is_told_and_no_texts_are_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -326,9 +326,7 @@ CHAIN = [single(1.0, 4.0), single(2.0, 6.0), single(3.0, 0.0)]
         (1.0, [1 + 0.5 * 2 + 0.25 * 3, 2 + 0.5 * 3, 3]),
     ],
 )
-def test_targets_of_a_chain_of_three_states_are_those_by_hand(
-    trace: float, targets: list[float]
-) -> None:
+def test_targets_of_three_states_are_those_by_hand(trace: float, targets: list[float]) -> None:
     assert lambda_targets(CHAIN, DISCOUNT, trace) == pytest.approx(targets)
 
 
@@ -389,9 +387,7 @@ def test_the_scale_of_returns_changes_no_step() -> None:
     torch.testing.assert_close(large.weight, small.weight, atol=1e-4, rtol=0)
 
 
-def test_explained_variance_is_one_for_what_is_exact_up_to_a_constant_and_below_zero_for_noise() -> (
-    None
-):
+def test_explained_variance_is_one_up_to_a_constant_and_below_zero_for_noise() -> None:
     targets = torch.arange(10, dtype=torch.float64)
     assert explained_variance(targets + 5, targets) == pytest.approx(1.0)
     assert explained_variance(torch.full_like(targets, 3.0), targets) == pytest.approx(0.0)

@@ -200,9 +200,7 @@ def chains_of_unequal_length(size: int, batch_size: int | None) -> list[Rollout]
     ("name", "batch_size", "number"),
     [("iac", None, 2), ("iac", 5, 3), ("maac", None, 3), ("maac", 1, 2), ("coma", 5, 2)],
 )
-def test_a_critic_learns_the_same_in_any_number_of_processes(
-    name: str, batch_size: int | None, number: int
-) -> None:
+def test_critics_learn_alike_in_processes(name: str, batch_size: int | None, number: int) -> None:
     rollouts = chains_of_unequal_length(2 if name == "coma" else 1, batch_size)
     assert {len(rollout.groups) for rollout in rollouts} == {1, 2}
     size = batch_size or 1
@@ -225,9 +223,8 @@ def test_a_critic_learns_the_same_in_any_number_of_processes(
 
     alone, together = heads(1), heads(number)
     for one, other in zip(alone, together, strict=True):
-        torch.testing.assert_close(
-            one, other, atol=1e-5, rtol=0
-        )  # features are read in other batches
+        # Features are read in other batches.
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
     assert any(weight.any() for weight in alone)
 
 

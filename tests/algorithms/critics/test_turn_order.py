@@ -118,9 +118,7 @@ RELAY = {"updates": 25, "starts": 4, "group_size": 8}
         pytest.param("magrpo", {"scope": "own"}, 0.4, marks=pytest.mark.slow),
     ],
 )
-def test_an_agent_that_acts_first_learns_by_a_critic(
-    name: str, options: dict[str, Any], least: float
-) -> None:
+def test_first_agents_learn_by_a_critic(name: str, options: dict[str, Any], least: float) -> None:
     env = make("probe-relay-turns-v0")
     team = make_team(env, LETTERS, 0)
     settings = LearnerOptions(learning_rate=0.3, critic={"learning_rate": 0.01, **options})

@@ -87,9 +87,7 @@ def rollout_advantages(
     return [lesson.advantages[agent].tolist() for lesson in found]
 
 
-def test_a_joint_sample_of_a_tree_earns_its_reward_and_the_discounted_mean_of_what_follows() -> (
-    None
-):
+def test_a_joint_sample_of_a_tree_earns_its_reward_and_the_mean_of_what_follows() -> None:
     found = returns(ALIGNED, DISCOUNT)
     assert found[0] == pytest.approx([1.0 + 0.9 * 3.0, 0.0 + 0.9 * 0.5])  # 3.7, 0.45
     assert [values.tolist() for values in found[1:]] == [[2.0, 4.0], [0.0, 1.0]]
@@ -283,9 +281,8 @@ def test_a_second_advantage_compares_completions_for_equal_joint_prompts() -> No
         for rollout, weight in ((base, 0.0), (base, 1.0), (same, 1.0))
     )
     doubled = [[2 * value for value in group] for group in plain]
-    assert (
-        unequal == doubled
-    )  # alone with their prompts on later turns: the first comparison counts twice
+    # Alone with their prompts on later turns: the first comparison counts twice.
+    assert unequal == doubled
     assert equal == doubled
 
 
@@ -316,9 +313,7 @@ def test_options_that_need_each_other_are_refused_apart() -> None:
         ({"step_advantage_weight": 1.0}, {"mode": "tree"}, "set rollout.mode=episodes, or drop it"),
     ],
 )
-def test_credit_that_the_joint_samples_do_not_have_is_refused(
-    options: Any, rollouts: Any, remedy: str
-) -> None:
+def test_credit_without_joint_samples_is_refused(options: Any, rollouts: Any, remedy: str) -> None:
     with pytest.raises(ValueError, match=remedy):
         check_credit(RolloutOptions(**rollouts), LearnerOptions(**options))
 

@@ -37,9 +37,7 @@ def policy(make_policy: Any) -> Any:
     return make_policy("unigram")
 
 
-def test_equal_rewards_change_no_weight_even_with_momentum_and_decay(
-    policy: Any, make_chain: Any
-) -> None:
+def test_equal_rewards_change_nothing_even_with_momentum(policy: Any, make_chain: Any) -> None:
     learner = Learner({"x": policy}, GRPO, LearnerOptions(learning_rate=0.1, weight_decay=0.5))
     learner.update([make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])])
     before = weights(policy)
@@ -49,9 +47,7 @@ def test_equal_rewards_change_no_weight_even_with_momentum_and_decay(
     assert metrics["loss/x"] == metrics["grad_norm/x"] == metrics["completion_tokens"] == 0
 
 
-def test_a_gradient_of_zero_changes_no_weight_even_with_momentum_and_decay(
-    policy: Any, make_chain: Any
-) -> None:
+def test_zero_gradients_change_nothing_even_with_momentum(policy: Any, make_chain: Any) -> None:
     options = LearnerOptions(learning_rate=0.1, weight_decay=0.5, truncation="mask")
     learner = Learner({"x": policy}, GRPO, options)
     learner.update([make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])])
@@ -90,18 +86,14 @@ def test_turn_weights_scale_the_turns(policy: Any, make_chain: Any) -> None:
     torch.testing.assert_close(only, two)
 
 
-def test_a_start_weighs_the_same_however_many_turns_the_others_take(
-    policy: Any, make_chain: Any
-) -> None:
+def test_starts_weigh_the_same_with_any_number_of_turns(policy: Any, make_chain: Any) -> None:
     short = make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])
     long = make_chain(policy, [([0.0, 2.0, 1.0], {"x": ROWS}), ([3.0, 0.0, 1.0], {"x": MORE})])
     expected = (accumulated(policy, [short]) + accumulated(policy, [long])) / 2
     torch.testing.assert_close(accumulated(policy, [short, long]), expected)
 
 
-def test_the_early_termination_weight_scales_the_last_turn_of_a_stopped_chain(
-    policy: Any, make_chain: Any
-) -> None:
+def test_early_termination_weight_scales_the_last_turn(policy: Any, make_chain: Any) -> None:
     turns = [([1.0, 2.0, 3.0], {"x": ROWS}), ([3.0, 0.0, 1.0], {"x": MORE})]
     one, two = (accumulated(policy, [make_chain(policy, [turn])]) for turn in turns)
     stopped = make_chain(policy, turns, stopped_early=True)
@@ -111,9 +103,7 @@ def test_the_early_termination_weight_scales_the_last_turn_of_a_stopped_chain(
     torch.testing.assert_close(accumulated(policy, [finished], **options), one + 0.5 * two)
 
 
-def test_a_shared_policy_has_one_optimizer_and_accumulates_all_losses(
-    policy: Any, make_chain: Any
-) -> None:
+def test_a_shared_policy_has_one_optimizer_for_all_losses(policy: Any, make_chain: Any) -> None:
     rewards = [1.0, 2.0, 3.0]
     x = accumulated(policy, [make_chain(policy, [(rewards, {"x": ROWS})])])
     y = accumulated(policy, [make_chain(policy, [(rewards, {"x": MORE})])])
@@ -245,9 +235,7 @@ def test_a_state_of_other_policies_is_refused(make_policy: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["magrpo", "marloo", "maremax", "mareinforce"])
-def test_one_word_swaps_the_algorithm_and_the_gradient(
-    policy: Any, make_chain: Any, name: str
-) -> None:
+def test_one_word_swaps_algorithm_and_gradient(policy: Any, make_chain: Any, name: str) -> None:
     rewards = [0.1, 0.9, 0.5]
     learner = Learner({"x": policy}, ALGORITHMS[name], LearnerOptions(learning_rate=0.1))
     learner.accumulate([make_chain(policy, [(rewards, {"x": ROWS})])])
@@ -273,9 +261,7 @@ def test_losses_weigh_tokens_as_they_say(policy: Any, make_chain: Any) -> None:
     torch.testing.assert_close(fixed, whole / 5)
 
 
-def test_masked_truncated_completions_are_compared_with_and_not_trained(
-    policy: Any, make_chain: Any
-) -> None:
+def test_masked_completions_are_compared_and_not_trained(policy: Any, make_chain: Any) -> None:
     rows = [[A, END], [B, B, B]]  # the second has no end
     chain = make_chain(policy, [([1.0, 0.0], {"x": rows})])
     log_probs, mask = policy.log_probs("a", chain.groups[0].completions["x"])
@@ -283,9 +269,7 @@ def test_masked_truncated_completions_are_compared_with_and_not_trained(
     torch.testing.assert_close(accumulated(policy, [chain], truncation="mask"), expected)
 
 
-def test_penalised_truncation_makes_short_completions_likelier(
-    policy: Any, make_chain: Any
-) -> None:
+def test_penalised_truncation_favours_short_completions(policy: Any, make_chain: Any) -> None:
     chain = make_chain(policy, [([1.0, 1.0], {"x": [[A, END], [A, A, A]]})])
     before = weights(policy)
     learn(policy, [chain], truncation={"mode": "penalise", "overlong_penalty": 0.5})
@@ -297,9 +281,7 @@ def penalise(overlong_buffer_len: int, overlong_penalty: float = 1.0) -> Learner
     return LearnerOptions(learning_rate=0.1, truncation=soft)
 
 
-def test_the_soft_penalty_grows_over_the_last_tokens_before_the_limit(
-    policy: Any, make_chain: Any
-) -> None:
+def test_the_soft_penalty_grows_over_the_last_tokens(policy: Any, make_chain: Any) -> None:
     rows = [[END], [A, END], [A, A, END], [A, A, A, END], [A, A, A, A]]  # the last is cut off
 
     def values(limit: int, tokens: int = 2) -> list[float]:
@@ -331,9 +313,7 @@ def test_the_soft_penalty_needs_limits_and_room_below_them(policy: Any, make_cha
         list(group_advantages([chain], ["x"], MAGRPO, options))
 
 
-def test_a_second_step_on_a_batch_is_clipped_where_the_ratio_left_the_range(
-    make_policy: Any, make_chain: Any
-) -> None:
+def test_second_steps_are_clipped_outside_of_the_range(make_policy: Any, make_chain: Any) -> None:
     policy, free = make_policy("unigram"), make_policy("unigram")
     chain = make_chain(policy, [([1.0, 0.0], {"x": [[A], [B]]})])
     slow = {"learning_rate": 0.01}
@@ -405,9 +385,7 @@ def test_policies_without_a_reference_are_refused_by_name(make_policy: Any) -> N
         )
 
 
-def test_the_learning_rate_follows_its_schedule_and_survives_a_resume(
-    make_policy: Any, make_chain: Any
-) -> None:
+def test_learning_rate_schedules_survive_a_resume(make_policy: Any, make_chain: Any) -> None:
     options = LearnerOptions(learning_rate=0.4, lr_schedule="linear", total_updates=4)
     policy = make_policy("unigram")
     chain = make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])
@@ -419,17 +397,13 @@ def test_the_learning_rate_follows_its_schedule_and_survives_a_resume(
     assert rates == pytest.approx([0.4, 0.3, 0.2, 0.1])
 
 
-def test_the_entropy_estimate_is_the_entropy_of_a_uniform_policy(
-    policy: Any, make_chain: Any
-) -> None:
+def test_the_entropy_estimate_is_that_of_a_uniform_policy(policy: Any, make_chain: Any) -> None:
     policy.model.bias.data.zero_()
     metrics = learn(policy, [make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])])
     assert metrics["entropy/x"] == pytest.approx(math.log(3), rel=1e-6)
 
 
-def test_the_mismatch_is_the_distance_from_what_the_sampler_told(
-    policy: Any, make_chain: Any
-) -> None:
+def test_the_mismatch_is_the_distance_from_the_sampler(policy: Any, make_chain: Any) -> None:
     chain = make_chain(policy, [([1.0, 2.0, 3.0], {"x": ROWS})])
     assert learn(policy, [chain])["mismatch/x"] == 0.0  # the sampler told nothing
     (group,) = chain.groups
@@ -549,9 +523,7 @@ def test_several_prompts_in_a_pass_without_effect_are_refused(policy: Any) -> No
     ],
     ids=["plain", "reference", "steps"],
 )
-def test_shared_passes_teach_what_single_ones_do(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shared_passes_are_equal(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     metrics, gradients, passes = learn_episodes(**options)
     monkeypatch.setattr(learning, "group_by_prompt", lambda items: [[item] for item in items])
     alone, expected, more_passes = learn_episodes(**options)

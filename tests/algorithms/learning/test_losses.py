@@ -105,7 +105,7 @@ def test_the_divergence_has_the_gradient_of_the_exact_one_over_whole_sequences()
 
 
 @pytest.mark.parametrize("padding", [(5.0, -7.0), (-math.inf, -math.inf)])
-def test_padding_is_no_part_of_the_divergence_whatever_stands_there(
+def test_padding_is_no_part_of_the_divergence(
     padding: tuple[float, float],
 ) -> None:
     log_probs = torch.tensor([[-1.0, -2.0, padding[0]]], requires_grad=True)
@@ -124,9 +124,8 @@ def test_reductions_are_the_documented_means() -> None:
         for name, reduce in REDUCTIONS.items()
     }
     assert found == {"sequence_sum": 3.0, "token_mean": 2.0, "fixed_length": 0.5}
-    assert (
-        REDUCTIONS["token_mean"](terms, mask, 6).item() == 1.0
-    )  # of several groups with 6 on average
+    # Of several groups with 6 on average.
+    assert REDUCTIONS["token_mean"](terms, mask, 6).item() == 1.0
     assert tuple(REDUCTIONS) == LearnerOptions.__dataclass_fields__["loss"].metadata["choices"]
 
 
@@ -186,9 +185,8 @@ def test_a_range_of_ones_own_replaces_that_of_the_objective() -> None:
 def test_the_ratio_of_a_sequence_is_the_geometric_mean_of_its_tokens() -> None:
     wide: dict[str, Any] = {"clip_range": 0.9, "clip_range_high": 9.0}
     assert slopes("gspo", logs(2.0, 8.0), 1.5, **wide) == pytest.approx([6.0, 6.0])
-    assert slopes("gspo", logs(2.0, 0.5), 1.5) == pytest.approx(
-        [1.5, 1.5]
-    )  # no token is clipped by itself
+    # No token is clipped by itself.
+    assert slopes("gspo", logs(2.0, 0.5), 1.5) == pytest.approx([1.5, 1.5])
     assert slopes("ppo", logs(2.0, 0.5), 1.5) == [0.0, 0.75]
 
 
@@ -251,9 +249,8 @@ def test_the_divergence_in_the_reward_has_the_gradient_of_the_exact_one() -> Non
 
 def test_the_divergence_in_the_reward_is_that_of_the_samples_and_is_clipped_with_it() -> None:
     log_probs, zeros = logs(1.5, 1.0), torch.zeros(1, 2)
-    reference = torch.tensor(
-        [[-0.5, 0.25]]
-    )  # d of the samples: 0.5 and -0.25, to come: 0.25 and -0.25
+    # d of the samples: 0.5 and -0.25, to come: 0.25 and -0.25.
+    reference = torch.tensor([[-0.5, 0.25]])
     chosen = options(kl={"placement": "reward", "coefficient": 2.0})
     terms = loss_terms(chosen, log_probs, zeros, torch.tensor([1.0]), torch.ones(1, 2), reference)
     (found,) = torch.autograd.grad(terms.sum(), log_probs)
@@ -307,9 +304,8 @@ def test_a_joint_sample_counts_by_the_product_of_the_ratios_of_its_completions()
     assert effective_share(weights) == pytest.approx(10.5**2 / (36 + 1 + 9 + 0.25) / 4)
     assert effective_share(torch.full((5,), -700.0)) == pytest.approx(1.0)
     assert effective_share(torch.tensor([0.0, -900.0])) == pytest.approx(0.5)
-    alone = joint_log_ratios(
-        group, {"x": ratios["x"]}
-    )  # a partner that does not learn has moved nowhere
+    # a partner that does not learn has moved nowhere.
+    alone = joint_log_ratios(group, {"x": ratios["x"]})
     torch.testing.assert_close(alone.exp(), torch.tensor([2.0, 2.0, 1.0, 1.0]).double())
 
 
@@ -473,9 +469,7 @@ def test_a_weight_multiplies_the_gradient_of_its_token(policy: Any, make_chain: 
 
 
 @pytest.mark.parametrize("objective", ["ppo", "cispo"])
-def test_the_correction_stays_that_of_the_first_step(
-    make_policy: Any, make_chain: Any, objective: str
-) -> None:
+def test_the_first_correction_stays(make_policy: Any, make_chain: Any, objective: str) -> None:
     """Decoupled PPO: what the policy moves within the batch is the objective's business alone."""
     results = []
     for steps in (1, 3):
@@ -491,9 +485,7 @@ def test_the_correction_stays_that_of_the_first_step(
     assert three["mismatch/x"] != pytest.approx(one["mismatch/x"], rel=0.01)  # the policy moved
 
 
-def test_what_means_nothing_or_would_be_wrong_is_refused(
-    policy: Any, make_chain: Any, make_policy: Any
-) -> None:
+def test_meaningless_options_are_refused(policy: Any, make_chain: Any, make_policy: Any) -> None:
     with pytest.raises(
         ValueError, match=r"importance_sampling: cap=3 means nothing with mode=none"
     ):

@@ -402,9 +402,7 @@ def test_under_cross_credit_by_shapley_is_the_advantage(agents: int) -> None:
 
 
 @pytest.mark.parametrize(("agents", "partners"), [(2, 1), (2, 2), (3, 1), (3, 2), (3, 4)])
-def test_under_common_it_is_on_the_samples_that_an_agent_is_compared_by(
-    agents: int, partners: int
-) -> None:
+def test_under_common_it_is_on_the_samples_of_comparison(agents: int, partners: int) -> None:
     pairing = common(G, agents, partners, np.random.default_rng(partners))
     group, rewards = played(pairing, agents)
     for agent in range(agents):
@@ -445,9 +443,7 @@ def test_under_aligned_it_is_an_equal_share_of_the_advantage(agents: int) -> Non
         ("madpo", {"own_weight": 1.0}, "pairs have no advantages"),
     ],
 )
-def test_options_that_an_algorithm_cannot_follow_are_refused(
-    name: str, options: dict[str, Any], text: str
-) -> None:
+def test_unsuitable_options_are_refused(name: str, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         ALGORITHMS[name].check(["x", "y"], LearnerOptions(**options))
 

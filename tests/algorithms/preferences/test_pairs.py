@@ -109,9 +109,8 @@ def test_no_completion_has_a_part_in_two_pairs() -> None:
     # y said both in the first pair already, and x differs in none but the second
     both = [SamplePair(3, 0, 3.0), SamplePair(1, 0, 1.0)]
     assert disjoint(both, group, said, learns, 9) == both[:1]
-    assert (
-        disjoint(both, group, said, [True, False], 9) == both
-    )  # y learns nothing: it is not used up
+    # y learns nothing: it is not used up.
+    assert disjoint(both, group, said, [True, False], 9) == both
 
 
 def pairs_of(rollout: Rollout, seed: int = 0, **options: Any) -> list[PreferencePair]:

@@ -69,16 +69,12 @@ def divergence(policy: CausalLM, prompts: list[str]) -> float:
         pytest.param("common", {"pair_kind": "single"}, marks=pytest.mark.slow),
     ],
 )
-def test_pairs_teach_a_team_to_find_a_common_letter(
-    joint_mode: str, options: dict[str, Any]
-) -> None:
+def test_pairs_teach_a_team_a_common_letter(joint_mode: str, options: dict[str, Any]) -> None:
     _, reached = trained(RENDEZVOUS, updates=20, group_size=32, joint_mode=joint_mode, **options)
     assert reached >= 0.85 * PROBES[RENDEZVOUS].optimum
 
 
-def test_joint_pairs_move_a_bystander_by_its_partners_luck_and_single_ones_leave_it_at_rest() -> (
-    None
-):
+def test_joint_pairs_move_a_bystander_by_its_partners_luck_and_single_ones_do_not() -> None:
     prompts = [
         next(iter(make(MIXED).reset(options={"task_id": f"mixed-pairs/{c}"})[0].values()))
         for c in "ab"

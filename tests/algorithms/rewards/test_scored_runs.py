@@ -132,9 +132,7 @@ def test_what_goes_by_the_reward_of_the_task_is_refused() -> None:
             TrainerOptions(reward_model="judge.pt", **values)  # type: ignore[arg-type]
 
 
-def test_the_best_samples_of_a_group_are_compared_with_its_worst(
-    make_policy: Any, make_chain: Any
-) -> None:
+def test_best_samples_are_compared_with_the_worst(make_policy: Any, make_chain: Any) -> None:
     rows = {"x": [(1,), (2,), (0,), (1, 1), (2, 2)]}
     chain = make_chain(make_policy(), [((1.0, 3.0, 0.0, 1.0, 1.0), rows)])
     (pair,) = make_comparisons("task", chain.groups[0])

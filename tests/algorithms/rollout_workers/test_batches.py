@@ -117,9 +117,7 @@ def test_a_worker_gets_each_version_of_the_weights_before_batches_of_it(tmp_path
         *(pytest.param(plan, marks=pytest.mark.slow) for plan in ({}, {"mode": "episodes"})),
     ],
 )
-def test_the_order_in_which_batches_are_played_changes_nothing(
-    tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_the_order_of_batches_changes_nothing(tmp_path: Path, options: dict[str, Any]) -> None:
     def trainer(folder: str, kind: type[LocalRolloutWorker], batches: Any = THREES) -> Any:
         env: Any = SilentEnv(2)
         team = make_team()

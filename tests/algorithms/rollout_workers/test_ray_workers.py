@@ -42,9 +42,7 @@ def rollout_worker(build: Any, workers: int, cluster: Any = None) -> RayRolloutW
 
 @slow
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_actors_play_what_one_process_plays(
-    local: Run, tmp_path: Path, cluster: Any, workers: int
-) -> None:
+def test_actors_equal_one_process(local: Run, tmp_path: Path, cluster: Any, workers: int) -> None:
     run = trainer(tmp_path, rollout_worker=rollout_worker(worker_states.echo, workers, cluster))
     run.run_updates()
     require_same(local, run)
@@ -66,9 +64,7 @@ def test_a_bundle_whose_actor_or_node_is_killed_is_played_again(
 
 
 @slow
-def test_a_bundle_that_kills_every_actor_ends_the_run_and_is_named(
-    tmp_path: Path, cluster: Any
-) -> None:
+def test_a_bundle_that_kills_every_actor_ends_the_run(tmp_path: Path, cluster: Any) -> None:
     deaths = tmp_path / "deaths"
     deaths.mkdir()
     run = trainer(
@@ -145,9 +141,7 @@ def ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRay:
     return module
 
 
-def test_a_cluster_of_its_own_gets_a_token_that_others_cannot_read(
-    ray: FakeRay, tmp_path: Path
-) -> None:
+def test_its_own_cluster_has_a_token_others_cannot_read(ray: FakeRay, tmp_path: Path) -> None:
     connect()
     token = tmp_path / ".ray" / "auth_token"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600

@@ -101,7 +101,7 @@ def test_advantages_of_rewards_are_those_of_difference_rewards(
 
 
 @pytest.mark.parametrize("num_agents", [2, 8, 16])
-def test_what_partners_earn_by_themselves_is_no_noise_however_many_they_are(
+def test_what_partners_earn_by_themselves_is_no_noise_for_any_team(
     num_agents: int,
 ) -> None:
     rng = np.random.default_rng(2)
@@ -132,9 +132,7 @@ class Refusing(Letters):
 
 
 @pytest.mark.parametrize(("plan", "num_turns"), [("chain", 1), ("tree", 1)])
-def test_a_team_of_eight_plays_as_many_joint_samples_as_were_announced(
-    plan: str, num_turns: int
-) -> None:
+def test_a_team_of_eight_plays_the_announced_joint_samples(plan: str, num_turns: int) -> None:
     env = make("probe-noisy-partners-v0", num_agents=8)
     team = dict.fromkeys(env.possible_agents, Letters())
     rng = np.random.default_rng(3)

@@ -79,9 +79,7 @@ def test_engines_reuse_prefixes_within_one_collection_alone(
     assert events == once * 2
 
 
-def test_a_way_to_act_decides_prompts_completions_and_drafts(
-    make_env: Callable[..., Any], team: Team
-) -> None:
+def test_ways_to_act_decide_what_is_recorded(make_env: Callable[..., Any], team: Team) -> None:
     draft = {"x": (Completion("?"),), "y": (Completion("!"),)}
 
     def act(

@@ -153,9 +153,7 @@ def test_forks_step_in_their_own_copies_and_errors_reach_the_caller(make_env: An
 
 
 @pytest.mark.parametrize("kind", [TypeError, ValueError, RuntimeError])
-def test_an_error_of_the_environment_is_told_and_no_step_is_tried_again(
-    make_env: Any, kind: type[Exception]
-) -> None:
+def test_errors_of_environments_are_told_at_once(make_env: Any, kind: type[Exception]) -> None:
     tried: list[str] = []
 
     class Failing(make_env):  # type: ignore[misc]
@@ -199,9 +197,7 @@ def test_misuse_is_an_error_with_the_remedy(make_env: Any) -> None:
     ("fault", "match"),
     [("rewards", "same finite reward"), ("agents", "are done"), ("prompts", "must be a str")],
 )
-def test_environments_that_are_no_text_team_are_refused(
-    make_env: Any, fault: str, match: str
-) -> None:
+def test_environments_of_no_text_team_are_refused(make_env: Any, fault: str, match: str) -> None:
     class Faulty(make_env):  # type: ignore[misc]
         def step(self, actions: dict[str, str]) -> Any:
             prompts, rewards, *rest = super().step(actions)

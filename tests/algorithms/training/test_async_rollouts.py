@@ -77,9 +77,7 @@ def train_rows(trainer: Run) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("lag", [1, pytest.param(2, marks=pytest.mark.slow), 9])
-def test_an_update_learns_from_what_the_weights_of_lag_updates_before_have_sampled(
-    tmp_path: Path, lag: int
-) -> None:
+def test_an_update_learns_from_samples_of_lag_updates_before(tmp_path: Path, lag: int) -> None:
     trainer = lagged(tmp_path, lag)
     found = learned_from(trainer)
     policy: Any = trainer.team["x"]
@@ -135,9 +133,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.parametrize(
     "call", [12, 18, *(pytest.param(call, marks=pytest.mark.slow) for call in (4, 15, 22))]
 )
-def test_a_run_that_was_stopped_equals_one_that_was_not(
-    straight: Run, tmp_path: Path, call: int
-) -> None:
+def test_a_stopped_run_equals_one_that_was_not(straight: Run, tmp_path: Path, call: int) -> None:
     stopped = lagged(tmp_path)
     stop(stopped, stopped.team["y"], "generate", call)
     again = lagged(tmp_path)
@@ -247,9 +243,7 @@ class Eager(LocalRolloutWorker):
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_a_crew_begins_with_a_later_update_before_the_learner_learns(
-    tmp_path: Path, steps: int
-) -> None:
+def test_a_crew_begins_later_updates_before_the_learner(tmp_path: Path, steps: int) -> None:
     calls: list[str] = []
     rollout_worker = Eager(WorkerState(EchoEnv(2), EchoEnv(2), players := recording_team()), calls)
     learner = {**CORRECTED, "num_iterations": steps}
@@ -390,9 +384,7 @@ def test_what_waits_is_collected_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sum(sent) == sum(map(len, BATCHES))
 
 
-def test_what_waits_is_of_so_many_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_has_so_many_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lagged(tmp_path, checkpoint_every=4, batches=BATCHES).run_updates()
     newest = checkpoint.latest(tmp_path / "checkpoints")
     assert newest is not None and newest.name == "update-000006"
@@ -407,7 +399,7 @@ def test_what_waits_is_of_so_many_processes(
         lagged(tmp_path, 1).resume()
 
 
-def test_a_run_that_goes_on_for_longer_learns_from_present_weights_where_none_waited(
+def test_a_longer_run_learns_from_present_weights_where_none_waited(
     tmp_path: Path,
 ) -> None:
     lagged(tmp_path, batches=BATCHES[:3], checkpoint_every=3).run_updates()
@@ -483,8 +475,6 @@ def test_a_team_learns_with_a_lag_of_one_about_as_fast_as_without(tmp_path: Path
 @pytest.mark.parametrize("mode", ["truncate", "mask"])
 @pytest.mark.parametrize("lag", [1, 4])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_team_reaches_the_optimum_with_a_lag(
-    tmp_path: Path, mode: str, lag: int, seed: int
-) -> None:
+def test_teams_reach_optima_with_a_lag(tmp_path: Path, mode: str, lag: int, seed: int) -> None:
     share, _ = reached(tmp_path, updates=30, lag=lag, seed=seed, importance_sampling=mode)
     assert share > 0.95

@@ -100,7 +100,7 @@ def test_where_no_problem_is_left_the_rest_stays(monkeypatch: pytest.MonkeyPatch
     assert found[:2] == ([[7, 1, 2, 3, 4]], [[7]])
 
 
-def test_each_rollout_batch_has_its_own_replacements_in_common_rounds(
+def test_rollout_batches_have_their_own_replacements(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fresh = [PROBLEMS[4:8:2], PROBLEMS[5:8:2]]

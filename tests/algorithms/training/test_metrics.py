@@ -138,9 +138,7 @@ def test_every_documented_key_has_a_unit_and_a_file() -> None:
         assert unit and re.search(r"`\w+\.py`$", text), line
 
 
-def test_numbers_of_a_row_agree_with_its_episodes(
-    metrics: list[dict[str, Any]], tmp_path: Path
-) -> None:
+def test_rows_agree_with_their_episodes(metrics: list[dict[str, Any]], tmp_path: Path) -> None:
     trainer = build(tmp_path)
     trainer.run_updates()
     row = next(r for r in read_json_lines(trainer.folder.metrics) if r["kind"] == "train")
@@ -249,10 +247,11 @@ def test_a_first_episode_that_ended_early_hides_nothing_of_the_others() -> None:
     short, long = chain([4.0]), chain([1.0], [3.0])
     metrics = evaluation_metrics([short, long])
     assert metrics == pytest.approx(evaluation_metrics([long, short]))
+    # Nothing is padded.
     assert (metrics["turn_2/reward_mean"], metrics["turn_2/groups"]) == (
         3.0,
         1,
-    )  # nothing is padded
+    )
     assert metrics["last/reward_mean"] == 3.5
 
 

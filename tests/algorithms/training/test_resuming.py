@@ -201,7 +201,7 @@ def test_a_signal_that_is_ignored_as_under_nohup_stops_nothing(tmp_path: Path) -
         signal.signal(signal.SIGHUP, previous)
 
 
-def test_checkpoints_by_time_are_written_after_any_update_and_change_nothing(
+def test_checkpoints_by_time_follow_any_update_and_change_nothing(
     tmp_path: Path,
 ) -> None:
     runs = {
@@ -216,9 +216,7 @@ def test_checkpoints_by_time_are_written_after_any_update_and_change_nothing(
     assert runs[1e-9].saved == 4
 
 
-def test_saving_by_time_takes_a_twentieth_of_it_at_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_saving_takes_at_most_a_twentieth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer, now = build(tmp_path, checkpoint_minutes=1), [0.0]
     saver, saved = trainer.checkpoints, list[float]()
     monkeypatch.setattr(saver_module.time, "monotonic", lambda: now[0])
@@ -236,9 +234,7 @@ def test_saving_by_time_takes_a_twentieth_of_it_at_most(
     assert saved[0] == 60 and [b - a for a, b in pairwise(saved)] == [220] * (len(saved) - 1)
 
 
-def test_a_damaged_checkpoint_is_passed_over(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_damaged_checkpoints_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     straight = build(tmp_path / "straight", checkpoint_every=1)
     straight.run_updates()
     build(tmp_path / "damaged", BATCHES[:3], checkpoint_every=1).run_updates()

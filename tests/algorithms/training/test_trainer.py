@@ -76,7 +76,7 @@ def test_without_learning_all_evaluations_are_equal(tmp_path: Path) -> None:
     assert still.load_best()["update"] == 0  # the first of equal ones
 
 
-def test_the_best_policies_are_kept_beside_the_checkpoints_and_can_be_loaded(
+def test_the_best_policies_are_kept_beside_checkpoints_and_can_be_loaded(
     tmp_path: Path,
 ) -> None:
     trainer = build(
@@ -159,9 +159,7 @@ def test_the_cost_is_told_before_a_run(tmp_path: Path, caplog: pytest.LogCapture
     assert len(list(read_json_lines(trainer.folder.episodes))) > 0
 
 
-def test_an_absurd_cost_is_refused_before_anything_is_sampled(
-    tmp_path: Path, make_env: Any
-) -> None:
+def test_an_absurd_cost_is_refused_before_any_sampling(tmp_path: Path, make_env: Any) -> None:
     team = make_team()
     with pytest.raises(ValueError, match="more than 100,000 is refused"):
         build(tmp_path, env=make_env(12), team=team, mode="tree", group_size=4)
@@ -215,9 +213,7 @@ def test_an_update_without_a_start_is_refused(tmp_path: Path) -> None:
             build(tmp_path, batches)
 
 
-def test_the_progress_bar_is_quiet_without_a_terminal(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_no_terminal_no_progress_bar(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     build(tmp_path).run_updates()
     assert capfd.readouterr() == ("", "")
 
@@ -268,9 +264,7 @@ def test_a_full_disk_is_told_before_the_run_and_before_each_checkpoint(
 
 
 @pytest.mark.parametrize("group_size", [1, 100, MAX_ROWS + 1])
-def test_many_prompts_are_sampled_in_batches_that_fit_memory(
-    make_env: Any, group_size: int
-) -> None:
+def test_many_prompts_are_sampled_in_fitting_batches(make_env: Any, group_size: int) -> None:
     team, states = make_team(), 3 * MAX_ROWS // group_size or 2
     prompts = [dict.fromkeys("xy", "ab"[state % 2]) for state in range(states)]
     found = sample_groups(team, [make_env()] * states, prompts, group_size)

@@ -170,9 +170,7 @@ def test_a_mistake_is_one_line_and_an_exit_code(
     assert message in told
 
 
-def test_a_bad_row_of_the_data_is_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_rows_of_data_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text('{"task_id": "a", "prompt": "", "test": "", "entry_point": "f"}\n')
     assert call("train", "--config", "demo", "--override", f"dataset.source={path}") == 1
@@ -196,9 +194,7 @@ def test_play_reads_answers_from_files_and_from_the_keyboard(
     assert "total reward 4.40 in 2 turns" in shown
 
 
-def test_play_can_be_played_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_play_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     env = make("humaneval-v0", num_agents=1)
     env.reset(options={"task_id": "HumanEval/2"})
     monkeypatch.setattr("sys.stdin", io.StringIO(answers(env).reference("main_0") + "\n.\n"))
@@ -247,16 +243,14 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_gold_plays_every_family_to_full_marks_and_nobody_types(
-    family: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gold_plays_families_to_full_marks(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("play", *family.split(), *"--source bundled --seed 7 --policy gold".split()) == 0
     shown = capsys.readouterr().out
     assert "answers" in shown and "verdict" in shown
     assert f"total reward {FAMILIES[family]:.2f} in 1 turns" in shown
 
 
-def test_doctor_tries_the_sandbox_and_names_what_is_missing(
+def test_doctor_tries_the_sandbox_and_names_gaps(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert call("doctor") == 0

@@ -68,7 +68,7 @@ def test_values_of_results_become_json() -> None:
     assert to_json([value]) == [{"path": "a/b", "number": {"1": 0.5, "x": [None, None, True]}}]
 
 
-def test_the_list_is_data_with_a_sentence_for_each_environment(
+def test_the_list_has_a_sentence_for_each_environment(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert call("list", "--json", "--quiet") == 0

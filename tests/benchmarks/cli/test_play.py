@@ -50,9 +50,7 @@ def test_a_player_sees_what_its_agent_sees(answer: str, capsys: pytest.CaptureFi
     assert not any(secret in shown for secret in answers(env).secrets)
 
 
-def test_all_is_shown_where_it_is_asked_for(
-    answer: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_is_shown_where_asked_for(answer: str, capsys: pytest.CaptureFixture[str]) -> None:
     env = make("coophumaneval-v0", source="bundled")
     prompts, _ = env.reset(seed=3)
     play(COOP, "--all", "--file", answer)
@@ -77,9 +75,7 @@ def test_every_argument_of_the_environment_can_be_given(
     assert shown.count(problem.prompt.strip()) == 2
 
 
-def test_a_model_at_work_gives_a_sign_of_life(
-    tiny_model: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_at_work_shows_life(tiny_model: str, capsys: pytest.CaptureFixture[str]) -> None:
     play(COOP, "--policy", tiny_model)
     told = capsys.readouterr().err
     assert "aux_0 is writing ... " in told and "main_0 is writing ... " in told
@@ -108,9 +104,7 @@ def test_a_trained_team_can_be_watched_and_joined(
 
 
 @pytest.mark.parametrize("command", ["train", "demo", "eval", "play", "crossplay"])
-def test_commands_with_models_start_with_the_settings(
-    command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_commands_use_the_settings(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
     monkeypatch.setattr(process, "restart_with_settings", lambda: started.append(command))
     for option, expected in (("--unknown", [command]), ("--help", [])):  # help needs no models

@@ -123,9 +123,7 @@ def test_the_splits_of_a_writing_configuration_can_be_overridden() -> None:
     ("config", "override", "name"),
     [("grpo_he_config", "", "grpo"), ("magrpo_he_config", "algorithm.name=marloo", "marloo")],
 )
-def test_a_script_refuses_another_algorithm_and_names_the_command_for_it(
-    config: str, override: str, name: str
-) -> None:
+def test_scripts_refuse_other_algorithms_by_command(config: str, override: str, name: str) -> None:
     remedy = f"use llm-decpomdp train --config {config} --override algorithm.name={name}"
     with pytest.raises(ConfigError, match=re.escape(remedy)):
         effective(f"train_magrpo.py --config {config} --override seed=1 {override}")

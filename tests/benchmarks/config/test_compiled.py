@@ -17,9 +17,7 @@ from llm_decpomdp.benchmarks.runs.setup import team_spec
         ("learner.deterministic=true", "cannot promise equal bytes"),
     ],
 )
-def test_compiled_layers_are_refused_where_they_cannot_be_or_break_a_promise(
-    override: str, told: str
-) -> None:
+def test_compiled_layers_are_refused_if_they_break_a_promise(override: str, told: str) -> None:
     with pytest.raises(ConfigError, match=f"has compile=true, .*{told}"):
         load_config(overrides=["model.compile=true", override])
 

@@ -83,7 +83,7 @@ def test_text_stays_as_it_is_written() -> None:
     assert load_config(None, ["output.name=none"]).output.name is None
 
 
-def test_further_arguments_of_an_environment_are_given_and_merged(
+def test_more_arguments_of_environments_are_merged(
     write: Callable[[str], Path],
 ) -> None:
     path = write("env: {id: bugfix-v0, options: {bugs: 3, spread: across}}")
@@ -217,9 +217,7 @@ def test_a_bad_value_is_refused_by_its_key(override: str, expected: str) -> None
 
 
 @pytest.mark.parametrize("text", ["- 1\n", "a: [\n", "a: ${b}\n"])
-def test_a_file_that_holds_no_configuration_is_named(
-    write: Callable[[str], Path], text: str
-) -> None:
+def test_a_file_without_configuration_is_named(write: Callable[[str], Path], text: str) -> None:
     with pytest.raises(ConfigError, match=r"some\.yaml"):
         load_config(write(text))
 

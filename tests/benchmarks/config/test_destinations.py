@@ -209,9 +209,7 @@ def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
     assert policy.engine._fuses
 
 
-def test_the_memory_of_prefixes_and_the_rows_of_a_batch_arrive(
-    quick: list[str], chat_model: str
-) -> None:
+def test_memory_of_prefixes_and_rows_of_batches_arrive(quick: list[str], chat_model: str) -> None:
     """A static cache takes neither."""
     overrides = [
         f"model.name={chat_model}",

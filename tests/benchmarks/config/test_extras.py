@@ -113,9 +113,7 @@ def test_what_needs_no_model_works(outcomes: dict[str, tuple[int, str]], command
 
 
 @pytest.mark.parametrize("command", ["play a model", "train", "resume", "demo", "eval", "bench"])
-def test_what_needs_a_model_or_figures_says_what_to_install(
-    outcomes: dict[str, tuple[int, str]], command: str
-) -> None:
+def test_models_or_figures_need_extras(outcomes: dict[str, tuple[int, str]], command: str) -> None:
     code, shown = outcomes[command]
     assert code == 1
     assert INSTALL in shown and "Traceback" not in shown
@@ -136,7 +134,7 @@ def test_a_report_says_where_its_figures_would_stand(outcomes: dict[str, tuple[i
     assert "<svg" not in page
 
 
-def test_an_old_python_is_told_that_learners_need_a_newer_one(
+def test_an_old_python_is_told_that_learners_need_newer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 10, 13))

@@ -254,9 +254,7 @@ def test_another_name_is_no_copy(name: str) -> None:
     assert find_config(str(FOLDER / f"{name}.yaml")) == find_config(name)
 
 
-def test_a_file_of_ones_own_wins_over_a_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_ones_own_win_over_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / AUGUST_FOLDER
     folder.mkdir(parents=True)
     own = folder / "grpo_he_config.yaml"
@@ -278,9 +276,7 @@ def test_a_file_of_ones_own_wins_over_a_name(
         f"{AUGUST_FOLDER}/magrpo_hee_config.yaml": f"no file .*{AUGUST_FOLDER}/.*did you mean 'magrpo_he_config'",
     }.items(),
 )
-def test_a_missing_configuration_is_an_error_that_says_what_exists(
-    spelled: str, expected: str
-) -> None:
+def test_missing_configurations_are_told_what_exists(spelled: str, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         find_config(spelled)
 

@@ -130,9 +130,7 @@ def test_a_key_without_a_meaning_here_is_refused_with_advice(gone: str) -> None:
         ({"dataset": {"name": "me/Minecraft"}}, "me/Minecraft.* yet: .*`llm-decpomdp list`"),
     ],
 )
-def test_an_unknown_key_or_data_set_is_refused_with_the_remedy(
-    tree: dict[str, Any], expected: str
-) -> None:
+def test_unknown_keys_are_refused_with_the_remedy(tree: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         canonical(tree)
 
@@ -140,9 +138,7 @@ def test_an_unknown_key_or_data_set_is_refused_with_the_remedy(
 @pytest.mark.parametrize(
     ("old", "new"), [("align", "aligned"), ("crossed", "cross"), ("cross", "cross")]
 )
-def test_older_joint_modes_are_translated_with_the_plan_that_they_are_of(
-    old: str, new: str
-) -> None:
+def test_older_joint_modes_are_translated_with_their_plan(old: str, new: str) -> None:
     found = canonical({"magrpo": {"joint_mode": old, "discount": 0.9}})
     assert found == {
         "algorithm.name": "magrpo",

@@ -112,9 +112,7 @@ def paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.filterwarnings("ignore:Overriding environment")
-def test_a_wrapper_with_an_id_is_trained_evaluated_and_graded_again(
-    quick: list[str], paid: str
-) -> None:
+def test_a_wrapper_with_an_id_is_trained_and_graded_again(quick: list[str], paid: str) -> None:
     result = train(load_config(None, [*quick, f"env.id={paid}"]), "paid")
     for name in ("first_train", "last_train", "first_eval", "last_eval"):
         assert 16.0 <= result.summary[name]["reward_mean"] <= 17.0
@@ -123,9 +121,7 @@ def test_a_wrapper_with_an_id_is_trained_evaluated_and_graded_again(
 
 
 @pytest.mark.filterwarnings("ignore:Overriding environment")
-def test_a_wrapper_with_an_id_is_played_in_the_terminal(
-    paid: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrappers_with_ids_play_in_terminals(paid: str, capsys: pytest.CaptureFixture[str]) -> None:
     play(paid, policy="gold", seed=0)
     shown = capsys.readouterr().out
     assert "player_0 sees" in shown and "total reward 33.00 in 2 turns" in shown
@@ -153,9 +149,7 @@ def half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop("mine_of_a_user", None)
 
 
-def test_it_trains_and_its_run_folder_resumes_it(
-    half: str, quick: list[str], tmp_path: Path
-) -> None:
+def test_it_trains_and_its_folder_resumes(half: str, quick: list[str], tmp_path: Path) -> None:
     own = [f"algorithm.name={half}", "output.checkpoint_every=1", "output.report=false"]
     result = train(load_config(find_config("demo"), [*quick, *own]), "demo")
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
@@ -176,9 +170,7 @@ def test_it_trains_and_its_run_folder_resumes_it(
         ("magrp", "algorithm.name: .*did you mean 'magrpo'.* One of your own is 'module:NAME'"),
     ],
 )
-def test_what_is_no_algorithm_is_refused_with_the_remedy(
-    half: str, name: str, message: str
-) -> None:
+def test_no_algorithm_is_refused_with_the_remedy(half: str, name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config(None, [f"algorithm.name={name}"])
 

@@ -92,9 +92,7 @@ def test_each_split_may_have_a_file_of_its_own_and_has_the_whole_of_it(project: 
         load_envs(load_config(None, two))
 
 
-def test_tasks_in_both_splits_are_warned_of_with_a_remedy(
-    project: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_tasks_in_both_splits_are_told(project: Path, caplog: pytest.LogCaptureFixture) -> None:
     mine = f"dataset.source={project / 'data' / 'mine.jsonl'}"
     load_envs(load_config(None, [mine, "dataset.train_split=all", "dataset.eval_split=all[:2]"]))
     (record,) = caplog.records

@@ -118,9 +118,7 @@ def test_a_prefill_or_a_channel_alone_is_taken() -> None:
     assert specs("env.channel={bandwidth: 8}")["aux_0"].prefill is None
 
 
-def test_a_team_without_a_trainable_policy_is_played_but_not_trained(
-    quick: list[str], tmp_path: Path
-) -> None:
+def test_untrainable_teams_are_played_but_not_trained(quick: list[str], tmp_path: Path) -> None:
     scripted = "policies={helper: {kind: gold}, partner: {kind: random}}"
     config = load_config(None, [*quick, *TWO, scripted, f"output.base_dir={tmp_path}"])
     assert set(loaded(config)) == {"aux_0", "main_0"}
@@ -158,9 +156,7 @@ def test_a_device_that_is_not_there_is_refused_by_its_key(quick: list[str], tmp_
         loaded(load_config(None, own))
 
 
-def test_processes_of_a_run_do_not_share_a_fixed_gpu(
-    quick: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_fixed_gpu_for_many_processes(quick: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     config = load_config(None, [*quick, "model.device=cuda:1"])
@@ -198,9 +194,7 @@ def room(gpus: int | None, quick: list[str], *overrides: str) -> None:
 
 
 @pytest.mark.parametrize("items", [[], ["policies.aux_0.device=cpu"], ["model.lora=null"]])
-def test_policies_share_in_a_worker_what_they_share_where_they_learn(
-    quick: list[str], items: list[str]
-) -> None:
+def test_workers_share_what_their_learner_shares(quick: list[str], items: list[str]) -> None:
     values = [*quick, *SERVED, *LOCAL, "sampler.exact=false", "model.lora={r: 2}", *items]
     config = load_config(None, values)
     policies = policies_of(config, agents_of(config, ["aux_0", "main_0"]))

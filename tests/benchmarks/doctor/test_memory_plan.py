@@ -222,7 +222,7 @@ def test_a_reference_is_a_copy_of_all_trained_weights() -> None:
     assert by_hand(adapters=1, reference=True).state_bytes()["reference"] == 0
 
 
-def test_what_cannot_fit_is_refused_with_what_is_missing_and_what_fits(
+def test_what_cannot_fit_is_refused_with_advice(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert call("plan", GPU, "--gpus", "1xh100", "--override", "dataset.source=bundled") == 2
@@ -234,7 +234,7 @@ def test_what_cannot_fit_is_refused_with_what_is_missing_and_what_fits(
         lines("4090", "model.name=Qwen/Qwen2.5-32B")
 
 
-def test_the_command_prints_the_plan_with_all_that_it_assumes(
+def test_the_command_prints_the_plan_with_assumptions(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     line = ["plan", GPU, "--gpus", "64xh100", "--override", "dataset.source=bundled", LORA]

@@ -211,9 +211,7 @@ def test_cooperation_is_told_in_shares_of_the_helpers(tmp_path: Path) -> None:
     assert (changed["tests_passed"], changed["all_tests_passed"]) == (0.25, 0.0)
 
 
-def test_time_to_answer_is_that_of_the_longest_answer_of_each_turn(
-    make_word_env: Make, tmp_path: Path
-) -> None:
+def test_time_to_answer_is_that_of_longest_answers(make_word_env: Make, tmp_path: Path) -> None:
     env = make_word_env(num_turns=2)
     evaluate(env, dict.fromkeys(env.possible_agents, Guess()), starts_of(env), folder=tmp_path)
     row = rows_of(tmp_path)[0]
@@ -401,9 +399,7 @@ def test_folder_of_an_earlier_version_keeps_its_rows(make_word_env: Make, tmp_pa
     assert path.read_bytes().startswith(before)
 
 
-def test_seconds_of_a_batch_with_more_samples_count_in_part(
-    make_word_env: Make, tmp_path: Path
-) -> None:
+def test_seconds_of_larger_batches_count_in_part(make_word_env: Make, tmp_path: Path) -> None:
     env, team = make_word_env(), {"left_0": Gold(), "right_0": Gold()}
     whole = evaluate(env, team, starts_of(env), samples=4, folder=tmp_path).seconds
     part = evaluate(env, team, starts_of(env), samples=1, folder=tmp_path).seconds

@@ -74,9 +74,8 @@ def test_a_failed_request_throws_no_other_answer_away(
     server.fails, before = None, len(server.requests)
     found = play(at_a_time=64)
     assert found.episodes == 6 and not found.failures
-    assert len(server.requests) - before == 2 * 2 * (
-        6 - len(rows)
-    )  # what is kept is not paid again
+    # What is kept is not paid again.
+    assert len(server.requests) - before == 2 * 2 * (6 - len(rows))
 
 
 def test_a_failed_episode_is_skipped_counted_and_tried_again(

@@ -53,9 +53,7 @@ def source(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_a_warm_start_reads_divisions_that_pass_and_need_both_agents(
-    source: str, tmp_path: Path
-) -> None:
+def test_warm_starts_read_divisions_that_need_both_agents(source: str, tmp_path: Path) -> None:
     output = tmp_path / "lessons.jsonl"
     without = ["humaneval-v0:test[3:]"]
     result = write_demonstrations("humaneval-v0", "test", output, source=source, without=without)
@@ -70,9 +68,7 @@ def test_a_warm_start_reads_divisions_that_pass_and_need_both_agents(
     assert "helper function named `aux`" in examples[0].prompt
 
 
-def test_with_a_first_agent_the_second_agent_reads_the_answer_of_the_first(
-    source: str, tmp_path: Path
-) -> None:
+def test_the_second_agent_reads_the_answer_of_the_first(source: str, tmp_path: Path) -> None:
     output = tmp_path / "lessons.jsonl"
     write_demonstrations("humaneval-v0", "test[:1]", output, source=source, first="aux_0")
     aux, main = map(json.loads, output.read_text(encoding="utf-8").splitlines())
@@ -158,9 +154,7 @@ def samples(*completions: tuple[str, int]) -> dict[str, Any]:
 OWN = f"def squares(xs):{SQUARES}"
 
 
-def test_own_programs_that_pass_are_divided_instead_of_references(
-    source: str, tmp_path: Path
-) -> None:
+def test_own_programs_are_divided_instead_of_references(source: str, tmp_path: Path) -> None:
     right, wrong = OWN, OWN.replace("x * x", "x ** 3")
     other = SQUARES.removeprefix("\n").replace("x * x", "x ** 2")  # continues the prompt
     groups = [samples((right, 1), (wrong, 0)), samples((right, 1), (other, 1))]

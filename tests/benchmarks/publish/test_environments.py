@@ -24,9 +24,7 @@ def wheel(tmp_path: Path) -> Path:
     return path
 
 
-def test_each_hub_has_a_package_that_installs_no_unregistered_name(
-    tmp_path: Path, wheel: Path
-) -> None:
+def test_each_hub_has_a_package_without_unregistered_names(tmp_path: Path, wheel: Path) -> None:
     folders = publish_environment("probe-relay-v0", tmp_path / "out", OPTIONS, wheel)
     assert tuple(folders) == HUBS
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][

@@ -114,9 +114,7 @@ def test_results_cover_runs_with_other_seeds_alone(run: Path, tmp_path: Path) ->
     assert not (tmp_path / "out").exists()
 
 
-def test_a_team_without_its_run_says_that_nothing_is_known(
-    teams: dict[str, Path], tmp_path: Path
-) -> None:
+def test_teams_without_runs_say_nothing_is_known(teams: dict[str, Path], tmp_path: Path) -> None:
     folder = publish_team(teams["own"], tmp_path / "out")
     card = (folder / "README.md").read_text()
     assert "No evaluation was recorded." in card and "Nothing is known of the training" in card
@@ -125,9 +123,7 @@ def test_a_team_without_its_run_says_that_nothing_is_known(
         publish_team(teams["own"], tmp_path / "other", seeds=[tmp_path])
 
 
-def test_no_path_of_this_machine_is_published(
-    teams: dict[str, Path], tiny_model: str, tmp_path: Path
-) -> None:
+def test_no_local_path_published(teams: dict[str, Path], tiny_model: str, tmp_path: Path) -> None:
     own = publish_team(teams["own"], tmp_path / "own")
     assert tiny_model not in (own / "team.json").read_text() + (own / "README.md").read_text()
     card = (publish_team(teams["lora"], tmp_path / "local") / "README.md").read_text()
@@ -171,9 +167,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> type[Api]:
     return Api
 
 
-def test_only_push_leaves_this_machine(
-    run: Path, api: type[Api], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_push_publishes(run: Path, api: type[Api], capsys: pytest.CaptureFixture[str]) -> None:
     assert call("publish", str(run), "--output", str(run / "a")) == 0 and not api.calls
     command = ("publish", str(run), "--output", str(run / "b"), "--push", "me/team")
     assert call(*command) == 0
@@ -193,9 +187,7 @@ def test_only_push_leaves_this_machine(
     assert api.calls[3][2][0].name == "README.md"
 
 
-def test_a_hub_that_refuses_leaves_the_folder_and_says_how_to_go_on(
-    tmp_path: Path, api: type[Api]
-) -> None:
+def test_a_refusing_hub_leaves_the_folder_and_advice(tmp_path: Path, api: type[Api]) -> None:
     api.error = OSError("no network")
     with pytest.raises(RunError, match=r"hf upload me/team .* --repo-type model"):
         hub.push(tmp_path, "me/team", "model", public=False)

@@ -76,9 +76,7 @@ def test_evaluations_between_two_pages_write_none(folder: RunFolder) -> None:
     assert not folder.report.exists()
 
 
-def test_pages_take_a_small_part_of_the_time(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_take_little_of_the_time(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(live.time, "monotonic", lambda: clock[0])
     writer, written = callback(folder), []

@@ -61,9 +61,7 @@ def test_the_newest_row_is_the_last_complete_one(tmp_path: Path) -> None:
     assert newest_row(path) == {"a": 2}
 
 
-def test_it_ends_when_no_process_writes_any_more(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_ends_without_any_writer(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     lock, looks = folder.path / LOCK, []
     lock.touch()
 

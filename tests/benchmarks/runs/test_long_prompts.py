@@ -48,9 +48,7 @@ def played(folder: Path) -> list[str]:
     return [row["start"]["task_id"] for row in episodes(folder)]
 
 
-def test_a_first_prompt_that_is_too_long_is_named_before_the_run_begins(
-    overrides: list[str], tmp_path: Path
-) -> None:
+def test_long_first_prompts_are_named_before_the_run(overrides: list[str], tmp_path: Path) -> None:
     told = r"mine/2: aux_0 sees 5\d,\d{3} tokens of at most 16,380; mine/2: main_0 sees"
     with pytest.raises(RunError, match=told):
         train(load_config(None, overrides), "mine")
@@ -73,9 +71,7 @@ def test_a_problem_that_is_skipped_is_not_trained_on_and_stands_in_the_manifest(
         resume(tmp_path / "run")
 
 
-def test_a_prompt_is_cut_where_that_is_wanted_and_counted(
-    runs: Runs, overrides: list[str], tmp_path: Path
-) -> None:
+def test_cut_prompts_are_counted(runs: Runs, overrides: list[str], tmp_path: Path) -> None:
     more = ["model.on_long_prompt=truncate_left", "model.max_prompt_tokens=200"]
     train(load_config(None, [*overrides, *more]), "mine")
     rows = runs.rows("train")

@@ -98,9 +98,7 @@ def test_each_start_is_played_with_the_partner_that_was_drawn(runs: Runs, pool: 
     assert list(distinct_policies(team)) == [AUX, MAIN]
 
 
-def test_a_checkpoint_is_a_partner_with_its_weights_on_the_same_base(
-    runs: Runs, pool: str, tmp_path: Path
-) -> None:
+def test_checkpoints_are_partners_on_the_same_base(runs: Runs, pool: str, tmp_path: Path) -> None:
     checkpoint = tmp_path / "seed-1" / "checkpoints" / "update-000002"
     config = runs.config(*LOUD, ADAPTERS, f"partners.pool=[{tmp_path}/seed-1,{checkpoint}]")
     run = resolve(config)
@@ -114,9 +112,7 @@ def test_a_checkpoint_is_a_partner_with_its_weights_on_the_same_base(
     assert equal(one, other) and any(bool(weight.any()) for weight in one)
 
 
-def test_a_run_with_a_pool_goes_on_as_if_it_had_not_stopped(
-    runs: Runs, pool: str, tmp_path: Path
-) -> None:
+def test_a_run_with_a_pool_goes_on_like_unstopped(runs: Runs, pool: str, tmp_path: Path) -> None:
     given = [*LOUD, *KEPT, ADAPTERS, f"partners.pool={pool}", "algorithm.max_updates=3"]
     straight = runs.train(*given, "output.name=straight")
     runs.train(*given, "output.name=again", "algorithm.max_updates=1")
@@ -136,9 +132,7 @@ def test_a_run_with_a_pool_goes_on_as_if_it_had_not_stopped(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["local", "ray"])
-def test_rollout_workers_play_the_same_partners(
-    runs: Runs, pool: str, tmp_path: Path, engine: str
-) -> None:
+def test_workers_play_equal_partners(runs: Runs, pool: str, tmp_path: Path, engine: str) -> None:
     if engine == "ray":
         pytest.importorskip("ray")
     given = [*LOUD, *KEPT, *ROLLOUT_BATCHES, ADAPTERS, f"partners.pool={pool}"]
@@ -172,9 +166,7 @@ def test_rollout_workers_play_the_same_partners(
         ),
     ],
 )
-def test_what_does_not_fit_a_pool_is_named(
-    runs: Runs, tmp_path: Path, overrides: list[str], message: str
-) -> None:
+def test_pool_misfits_named(runs: Runs, tmp_path: Path, overrides: list[str], message: str) -> None:
     folder = tmp_path / "partner"
     folder.mkdir()
     with pytest.raises(ConfigError, match=message):

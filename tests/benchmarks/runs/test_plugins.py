@@ -102,9 +102,7 @@ def test_a_team_with_an_announced_policy_is_saved_and_loaded(about: Path, tmp_pa
         load_saved_team(tmp_path / "team")
 
 
-def test_a_saved_team_runs_no_code_that_its_reader_does_not_name(
-    about: Path, tmp_path: Path
-) -> None:
+def test_a_saved_team_runs_no_code_its_reader_does_not_name(about: Path, tmp_path: Path) -> None:
     folder, code = tmp_path / "team", "terse_agents:Parrot"
     spec = PolicySpec(code, arguments={"words": 2})
     save_team(load_team({"player_0": "p", "player_1": "p"}, {"p": spec}), folder)
@@ -223,9 +221,7 @@ def test_an_unknown_tracker_is_refused_before_anything_is_loaded(about: Path) ->
 
 
 @pytest.mark.filterwarnings("ignore:an environment of the package greedy-one .* is left out")
-def test_announced_methods_of_suites_take_no_name_of_another_kind(
-    about: Path, tmp_path: Path
-) -> None:
+def test_announced_methods_take_no_name_of_another_kind(about: Path, tmp_path: Path) -> None:
     names = (
         "algorithm.gold",
         "baseline.train",
@@ -244,9 +240,7 @@ def test_announced_methods_of_suites_take_no_name_of_another_kind(
         load_suite(path)
 
 
-def test_suites_have_announced_algorithms_and_baselines_for_methods(
-    about: Path, tmp_path: Path
-) -> None:
+def test_suites_have_announced_algorithms_and_baselines(about: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     text = "config: probe\ntasks: 1\ncells:\n  - {method: [parrots, mamedian]}\n"
     (tmp_path / "probe").write_text("env: {id: probe-turns-v0}\n")

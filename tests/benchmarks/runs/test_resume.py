@@ -46,9 +46,7 @@ def begin(runs: Runs, *more: str) -> None:
     runs.copy(*KEPT, *LOUD, *more, config="demo")
 
 
-def test_a_finished_run_goes_on_for_longer_as_if_it_had_been_meant_to(
-    runs: Runs, tmp_path: Path
-) -> None:
+def test_a_finished_run_goes_on_longer_as_if_meant_to(runs: Runs, tmp_path: Path) -> None:
     begin(runs, "output.name=straight", "algorithm.max_updates=4")
     begin(runs)
     longer = ["--override", "algorithm.max_updates=4", "output.keep_checkpoints=1"]
@@ -150,9 +148,7 @@ def test_other_changes_are_refused_and_the_safe_ones_named(runs: Runs, tmp_path:
     assert {*CHANGEABLE} < {*KEYS}
 
 
-def test_a_limit_that_would_have_left_out_other_problems_is_refused(
-    runs: Runs, tmp_path: Path
-) -> None:
+def test_a_limit_that_leaves_out_other_problems_is_refused(runs: Runs, tmp_path: Path) -> None:
     begin(runs, "model.on_long_prompt=truncate_left")
     with pytest.raises(ConfigError, match="2 updates are done: keep the limit of prompts"):
         short = ["model.max_prompt_tokens=900", "model.on_long_prompt=skip"]
@@ -308,9 +304,7 @@ def test_a_folder_or_a_device_that_cannot_be_used_is_told_before_models_are_load
     assert f"loading {quick[0].partition('=')[2]}" in caplog.text
 
 
-def test_the_models_below_are_in_the_manifest_and_may_move_but_not_change(
-    runs: Runs, tmp_path: Path
-) -> None:
+def test_models_below_are_in_the_manifest_and_may_only_move(runs: Runs, tmp_path: Path) -> None:
     base, other = (shutil.copytree(tiny_model(), tmp_path / name) for name in ("base", "elsewhere"))
     lora = "model.lora={r: 2, target_modules: [q_proj]}"
     overrides = [f"model.name={base}", lora, "algorithm.kl.coefficient=0.1"]
@@ -379,18 +373,14 @@ def run(runs: Runs, hub: dict[str, Any]) -> Path:
     return path
 
 
-def test_a_manifest_has_the_commit_and_both_splits_are_of_it(
-    run: Path, hub: dict[str, Any]
-) -> None:
+def test_a_manifest_has_the_commit_of_both_splits(run: Path, hub: dict[str, Any]) -> None:
     data = RunFolder(run).read_manifest()["data"]
     for part in ("train", "eval"):
         assert (data[part]["source"], data[part]["revision"]) == ("hub", OLD)
     assert hub["asked"] == ["main", OLD]
 
 
-def test_a_run_goes_on_and_is_graded_again_with_the_commit_it_began_with(
-    run: Path, hub: dict[str, Any]
-) -> None:
+def test_a_run_keeps_the_commit_that_it_began_with(run: Path, hub: dict[str, Any]) -> None:
     del hub["asked"][:]
     before = RunFolder(run).read_manifest()["data"]
     for env in load_envs(load_stored_config(run / "config.yaml"), before):

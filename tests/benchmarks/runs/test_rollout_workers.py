@@ -62,9 +62,7 @@ def test_a_configuration_with_workers_is_the_same_run_and_may_change_their_numbe
     assert adapters(alone) == adapters(again) and len(adapters(alone)) == 2
 
 
-def test_workers_that_have_nothing_to_do_are_told(
-    runs: Runs, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_workers_without_work_are_told(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
     config = runs.config(*ROLLOUT_BATCHES, "cluster.rollout_workers=3", "cluster.max_retries=0")
     with caplog.at_level(logging.WARNING):
         rollout_worker = make_rollout_worker(resolve(config), {})
@@ -74,9 +72,7 @@ def test_workers_that_have_nothing_to_do_are_told(
     assert make_rollout_worker(resolve(runs.config()), {}) is None
 
 
-def test_a_worker_has_its_policies_on_the_gpus_that_sample(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_use_the_gpus_that_sample(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     workers = [*ROLLOUT_BATCHES, "cluster.rollout_workers=1", "policies.aux_0.sample_on=[1]"]
     run = resolve(runs.config(*workers))
     loaded: list[TeamSpec] = []

@@ -51,9 +51,7 @@ def test_the_magrpo_script_trains_a_team_and_leaves_a_run_folder(
     assert set(rows[0]["groups"][0]["prompts"]) == {"aux_0", "main_0"}
 
 
-def test_the_manifest_tells_the_data_the_versions_and_the_seed(
-    runs: Runs, quick: list[str]
-) -> None:
+def test_the_manifest_tells_data_versions_and_seed(runs: Runs, quick: list[str]) -> None:
     overrides = [*quick, "output.report=false", "algorithm.max_updates=1", "evaluation.num_tasks=0"]
     config = load_config(find_config("magrpo_che_config"), overrides)
     result = train(config, "mine")
@@ -80,9 +78,7 @@ def test_a_run_that_learned_nothing_says_so_at_its_end_and_in_its_report(
     assert re.search(r"completions truncated at the token limit</th><td>100%<", page)
 
 
-def test_the_grpo_script_trains_one_agent_with_an_adapter_and_saves_it(
-    quick: list[str], tmp_path: Path
-) -> None:
+def test_the_grpo_script_trains_and_saves_an_adapter(quick: list[str], tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     more = ["model.lora={r: 2}", "output.save_final_model=true", f"output.save_path={saved}"]
     overrides = [*quick, *more, "algorithm.max_updates=1", "output.report=false"]
@@ -92,9 +88,7 @@ def test_the_grpo_script_trains_one_agent_with_an_adapter_and_saves_it(
     assert (saved / "main_0" / "tokenizer.json").is_file()
 
 
-def test_a_run_stopped_by_ctrl_c_continues_as_if_it_had_not(
-    quick: list[str], tmp_path: Path
-) -> None:
+def test_runs_stopped_by_ctrl_c_continue_the_same(quick: list[str], tmp_path: Path) -> None:
     whole = [*quick, "algorithm.max_updates=25", "output.report=false"]
     command = [sys.executable, "-m", "llm_decpomdp.benchmarks", "train", "--config", "demo"]
     process = subprocess.Popen(
@@ -179,9 +173,7 @@ def test_one_word_trains_with_another_algorithm(runs: Runs, quick: list[str], na
     assert len(runs.rows()) == 1
 
 
-def test_a_declared_team_learns_in_trees_and_is_saved_by_its_names(
-    quick: list[str], tmp_path: Path
-) -> None:
+def test_declared_teams_learn_in_trees_and_are_saved(quick: list[str], tmp_path: Path) -> None:
     overrides = [
         *quick,
         "team={aux_0: helper, main_0: partner}",
@@ -312,9 +304,7 @@ def test_what_makes_other_passes_is_refused(runs: Runs, override: str, what: str
         ),
     ],
 )
-def test_what_several_processes_cannot_do_is_refused(
-    runs: Runs, overrides: list[str], message: str
-) -> None:
+def test_limits_of_several_processes(runs: Runs, overrides: list[str], message: str) -> None:
     shards = ["learner.fsdp_size=2", "output.checkpoint_every=1"]
     runs.config(*shards)
     with pytest.raises(ConfigError, match=message):

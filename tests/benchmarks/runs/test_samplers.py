@@ -311,9 +311,7 @@ def test_addresses_of_servers_are_checked(quick: list[str], urls: str, message: 
         load_config(None, [*values, f"sampler.urls=[{urls}]"])
 
 
-def test_a_run_ends_with_the_last_words_of_a_server_that_does_not_start(
-    runs: Runs, tmp_path: Path
-) -> None:
+def test_a_run_ends_with_last_words_of_its_server(runs: Runs, tmp_path: Path) -> None:
     path = tmp_path / "python"
     path.write_text("#!/bin/sh\necho no room on the device\nexit 1\n")
     path.chmod(0o755)

@@ -157,18 +157,14 @@ def test_a_run_learns_from_a_file_and_goes_on_where_it_stopped(
         (["algorithm.pair_min_gap=3"], r"pair_min_gap=3 means nothing with preferences.source"),
     ],
 )
-def test_what_means_nothing_with_stored_pairs_is_refused(
-    overrides: list[str], message: str
-) -> None:
+def test_options_without_effect_on_pairs_fail(overrides: list[str], message: str) -> None:
     given = ["algorithm.name=madpo", "algorithm.pairs_source=/tmp/pairs.jsonl"]
     with pytest.raises(ConfigError, match=message):
         load_config(None, [*given, *overrides])
     load_config(None, [*given, "algorithm.pair_kind=single"])
 
 
-def test_pairs_of_later_turns_teach_too_alone_and_beside_others(
-    quick: list[str], tmp_path: Path
-) -> None:
+def test_pairs_of_later_turns_teach_alone_and_beside(quick: list[str], tmp_path: Path) -> None:
     turns = [1, 1, 0, 1]
     later = [ROW | {"turn": turn, "group": n, "rollout": n} for n, turn in enumerate(turns)]
     file = written(tmp_path / "pairs.jsonl", *later)
@@ -265,9 +261,7 @@ def test_a_task_has_no_more_pairs_than_its_limit_and_keeps_the_clearest(tmp_path
         (ROW | {"rejected_return": 1.0}, "chosen_return must be above rejected_return, got 1.0"),
     ],
 )
-def test_files_of_another_form_are_refused(
-    tmp_path: Path, row: dict[str, Any], message: str
-) -> None:
+def test_other_files_are_refused(tmp_path: Path, row: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         stored_pairs(written(tmp_path / "pairs.jsonl", row), {"player_0": "m"})
 

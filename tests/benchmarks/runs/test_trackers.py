@@ -111,9 +111,7 @@ def test_a_run_that_goes_on_has_no_row_twice_in_tensorboard(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["wandb", "trackio"])
-def test_a_tracker_gets_options_configuration_and_rows(
-    name: str, notes: Notes, tmp_path: Path
-) -> None:
+def test_trackers_get_options_and_rows(name: str, notes: Notes, tmp_path: Path) -> None:
     track({name: {"project": "some"}}, RunFolder(tmp_path / "mine"), ROWS, {"seed": 3})
     begun, *logged, finished = (what for what in notes(name) if what[0] != "axis")
     assert begun[0] == "init"
@@ -225,9 +223,7 @@ def test_unknown_options_of_a_tracker_are_refused(notes: Notes, tmp_path: Path) 
         pass
 
 
-def test_the_command_that_installs_a_package_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_commands_of_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "wandb").mkdir()  # as wandb itself leaves it behind, and no package
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     for module in ("wandb", "trackio"):

@@ -96,9 +96,7 @@ def test_a_dry_run_counts_its_lessons(quick: list[str], capsys: pytest.CaptureFi
     assert line.endswith("demonstrations of gold, 2 times")
 
 
-def test_a_team_learns_from_its_own_passes(
-    quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_own_passes(quick: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     passing = ["warm_start.min_reward=0", "warm_start.samples=2", "warm_start.rounds=2"]
     override = [*quick, *HALVES, *passing, "dataset.source=auto", "model.max_new_tokens=2"]
     assert train("--warm-start", "passes", "--dry-run", override=override) == 0

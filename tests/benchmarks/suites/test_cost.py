@@ -116,9 +116,8 @@ def test_progress_tells_what_has_ended_and_how_long_the_rest_may_take(
     for one in jobs:
         one.write()
         one.end(DONE, seconds=61.0)
-    costs = {
-        "untrained": job_cost(jobs[0])
-    }  # slow the first time, and the clock stands still below
+    # Slow the first time, and the clock stands still below.
+    costs = {"untrained": job_cost(jobs[0])}
     now = time.monotonic()
     progress = BenchProgress(jobs, costs)
     with progress.bars:

@@ -70,9 +70,7 @@ FIRST = f"{AREA}\n\n{REST}"
     ],
     ids=["one method", "one agent", "a broken method", "a team-mate's method"],
 )
-def test_syntax_is_the_share_of_the_methods_and_tests_the_share_that_passes(
-    completions, syntax, tests
-):
+def test_syntax_is_a_share_of_methods_and_tests_of_those_passed(completions, syntax, tests):
     assert points(*completions) == {"syntax": syntax, "tests": tests, "overlap": 0.0}
 
 

@@ -147,9 +147,8 @@ def test_apart_an_object_that_says_it_equals_everything_does_not():
         "def test_b(self):\n    self.assertIn(2, Shape(1, 2).area())",
     )
     assert not any(passes(test, code).values())
-    assert all(
-        passes(test, code, split=False).values()
-    )  # which is why tests run apart where they can
+    # Which is why tests run apart where they can.
+    assert all(passes(test, code, split=False).values())
 
 
 MAGIC = """

@@ -157,9 +157,7 @@ PASSING = [
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("failures", PASSING)
-def test_a_passing_failure_is_tried_again(
-    server: ModelServer, model: str, failures: list[Answer]
-) -> None:
+def test_failures_are_retried(server: ModelServer, model: str, failures: list[Answer]) -> None:
     server.answers = [*failures, Answer()]
     assert expert_at(server.url, model).edits("p", TEAM)["main_0"] == ANSWER["main"]
     assert len(server.requests) == len(failures) + 1
@@ -191,9 +189,7 @@ def test_a_server_that_does_not_answer_is_an_error(server: ModelServer, model: s
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_a_lasting_failure_is_an_error_after_one_request(
-    server: ModelServer, model: str, status: int
-) -> None:
+def test_lasting_failures_fail_at_once(server: ModelServer, model: str, status: int) -> None:
     server.answers = [Answer(status=status), Answer()]
     expert = expert_at(server.url, model)
     with pytest.raises(ExpertError, match=f"gave no edits: .*{status}"):
@@ -418,9 +414,7 @@ def test_a_key_of_the_environment_is_not_pickled(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("model", ["deepseek-coder", "Qwen/Qwen2.5-Coder-7B", "mine"])
-def test_an_endpoint_of_the_users_own_gets_no_other_providers_key(
-    monkeypatch: pytest.MonkeyPatch, model: str
-) -> None:
+def test_own_endpoints_get_no_other_key(monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     for name in KEY_VARIABLES:
         monkeypatch.setenv(name, f"value of {name}")
     expert = RemoteExpert(model, base_url="http://localhost:1/v1")

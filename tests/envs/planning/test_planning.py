@@ -114,9 +114,8 @@ def test_a_box_in_a_corner_is_worth_nothing():
     game = SokobanGame()
     world, _ = game.advance(task, game.begin(task), "LDR")
     assert (world["progress"], world["solved"]) == (1.0, True)
-    world, _ = game.advance(
-        task, game.begin(task), "DRDLL"
-    )  # below, then to the left into the corner
+    # Below, then to the left into the corner.
+    world, _ = game.advance(task, game.begin(task), "DRDLL")
     assert world["boxes"] == [[0, 3]] and world["progress"] == 0.0
 
 

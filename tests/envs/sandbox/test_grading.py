@@ -275,9 +275,7 @@ def test_a_test_that_does_not_end_for_two_programs_is_told_of_once_by_its_task(
     assert "llm-decpomdp check data" in message
 
 
-def test_programs_that_do_not_end_say_nothing_of_a_test(
-    play: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_endless_programs_say_no_test(play: Any, caplog: pytest.LogCaptureFixture) -> None:
     for body in ("while True: pass\n    return 1", "while x: pass\n    return 1"):
         play("b", body)
     assert not caplog.records

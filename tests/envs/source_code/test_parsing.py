@@ -31,9 +31,8 @@ from llm_decpomdp.envs.source_code.parsing import (
 )
 from tests.envs.hostile_texts import HOSTILE, SQ
 
-syntax = importlib.import_module(
-    "llm_decpomdp.envs.sandbox.instrument"
-)  # the package has a function of that name
+# The package has a function of that name.
+syntax = importlib.import_module("llm_decpomdp.envs.sandbox.instrument")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

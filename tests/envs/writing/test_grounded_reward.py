@@ -149,9 +149,8 @@ def test_cohesion_is_the_share_of_neighbors_from_the_same_sentence():
     assert ground("Petra and the posts").cohesion == 0.0
     assert ground("the fence, the unknown posts, the road").cohesion == pytest.approx(1 / 2)
     assert ground("fence, fence").cohesion == ground("").cohesion == 0.0
-    assert (
-        SourceText("Rain\nsun").ground("rain, sun").cohesion == 0.0
-    )  # a line ends a sentence, too
+    # a line ends a sentence, too.
+    assert SourceText("Rain\nsun").ground("rain, sun").cohesion == 0.0
 
 
 def test_extracted_words_stand_beside_a_neighbor_of_the_source():

@@ -193,9 +193,7 @@ def test_steps_survive_each_other(
     assert late == {"gradients": "skipped: -1 minutes are over"}
 
 
-def test_a_model_that_cannot_be_written_does_not_stop_the_others(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_unwritable_models_stop_no_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def write(size: str, folder: Path, device: str) -> Path:
         if size == "7b":
             raise OSError("no space left on device")

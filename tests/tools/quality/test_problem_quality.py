@@ -56,9 +56,8 @@ def test_an_equivalent_mutant_that_a_test_finds_is_refused(monkeypatch):
 
 def test_no_two_problems_are_nearly_alike():
     pairs = [(one.name, other.name) for one, other, *_ in near_duplicates(ours())]
-    assert pairs == [
-        ("Bundled/51", "Bundled/57")
-    ]  # sums of numbers, counts of marks: alike in code only
+    # Sums of numbers, counts of marks: alike in code only.
+    assert pairs == [("Bundled/51", "Bundled/57")]
 
 
 def test_texts_and_code_that_are_nearly_alike_are_found():
