@@ -8,8 +8,7 @@ import random
 import numpy as np
 from gymnasium.utils import seeding
 
-from llm_decpomdp.oracle import Oracle, answers
-from llm_decpomdp.spaces import UnicodeText
+from llm_decpomdp import Oracle, UnicodeText, answers
 from tests.foreign_envs import Plain, Rendezvous
 
 CHANGED = {

@@ -9,8 +9,7 @@ import pettingzoo
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp import registry, specs
-from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp import DecPOMDPEnv, registry, specs
 from tests.conftest import word_env
 
 CODING = "llm_decpomdp.envs.coding.env:coophumaneval"

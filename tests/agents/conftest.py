@@ -11,9 +11,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents import CausalLM, ModelEngine, Sampling
 
 SIZE = {
     "vocab_size": 40,

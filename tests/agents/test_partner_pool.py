@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.agents import Constant, RandomText, tiny_causal_lm
 from llm_decpomdp.agents.partner_pool import PartnerOptions, PartnerPool
-from llm_decpomdp.agents.scripted import Constant, RandomText
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import sample_groups
 from llm_decpomdp.dialogue import reads_history

@@ -6,9 +6,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms import RolloutOptions, Start, collect_rollouts
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Policy, policy_attribute
 from tests.support.processes import python

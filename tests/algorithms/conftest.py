@@ -125,6 +125,21 @@ class Recurrent(torch.nn.Module):
         return logits
 
 
+class Script:
+    """Answers with fixed texts: the g-th sample of a prompt is the g-th text."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = texts
+        self.batches: list[list[str]] = []
+
+    def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
+        self.batches.append(list(prompts))
+        return [[Completion(text) for text in self.texts[:num_samples]] for _ in prompts]
+
+    def act(self, prompt: str) -> str:
+        return self.texts[0]
+
+
 class EchoEnv(ParallelEnv[str, str, str]):
     """Two agents, some turns: a reward for each `a`; the last joint answer is the next prompt.
 

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms import Learner, Rollout
 from llm_decpomdp.completion import Completion
 
 END = 0

@@ -7,9 +7,7 @@ from typing import Any
 
 import torch
 
-from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
-from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms import ALGORITHMS, Algorithm, Learner, LearnerOptions
 from llm_decpomdp.options import names
 
 A, B, END = 1, 2, 0

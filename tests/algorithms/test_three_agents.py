@@ -20,6 +20,7 @@ from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.completion import Completion
+from tests.algorithms.conftest import Script
 
 A, B, END = 1, 2, 0
 TEAM = ("x", "y", "z")
@@ -111,19 +112,6 @@ def test_each_agents_gradient_is_the_one_computed_by_hand(make_policy: Any, mode
         scale = sum(w * a for w, a in zip(weights, advantages[agent], strict=True))
         (expected,) = torch.autograd.grad(-scale * (first - second) / 2, theta)
         torch.testing.assert_close(policy.model.bias.grad, expected)
-
-
-class Script:
-    """Answers with fixed texts: the g-th sample of a prompt is the g-th text."""
-
-    def __init__(self, *texts: str) -> None:
-        self.texts = texts
-
-    def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
-        return [[Completion(text) for text in self.texts[:num_samples]] for _ in prompts]
-
-    def act(self, prompt: str) -> str:
-        return self.texts[0]
 
 
 def test_three_agents_play_chains_and_trees(make_env: Any) -> None:

@@ -11,10 +11,8 @@ import torch
 
 from llm_decpomdp import make
 from llm_decpomdp.agents.scripted import Constant
-from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions
 from llm_decpomdp.algorithms.learning.base_learner import trainable_policies
-from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import TinyPolicy, Unigram
 from tests.algorithms.runs import build

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from llm_decpomdp.envs import CodeTask, Limits, Sandbox
 from llm_decpomdp.envs.coding.reward import COMPONENTS, CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
-from llm_decpomdp.envs.sandbox import Limits, Sandbox
+from llm_decpomdp.envs.datasets.humaneval import code_task
 from tests.attacks.entries import QUICK_TEAM_ENTRIES, TEAM_ENTRIES, Entry
 
 USED = {

@@ -8,14 +8,13 @@ from contextlib import nullcontext
 from typing import Any
 from unittest import mock
 
+from llm_decpomdp import Completion, Episode, Turn, Verdict
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.training.metrics import episode_row, evaluation_metrics, reward_metrics
 from llm_decpomdp.benchmarks.report import charts as report_charts
 from llm_decpomdp.benchmarks.report import write_report
-from llm_decpomdp.completion import Completion
 from llm_decpomdp.envs.program_reward import test_details
 from llm_decpomdp.envs.sandbox.program import Outcome
-from llm_decpomdp.interfaces import Episode, Turn, Verdict
 from llm_decpomdp.utils.storage import RunFolder, append_json_line
 
 HOSTILE = "<script>alert('x')</script> & <img src=x onerror=alert(1)>"

@@ -10,17 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from llm_decpomdp import Completion, DecPOMDPEnv, Verdict, answers
 from llm_decpomdp.agents.scripted import Scripted
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms import RolloutOptions, Start, collect_rollouts
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.interfaces import Verdict
-from llm_decpomdp.oracle import answers
 from llm_decpomdp.protocols import Reward
 from llm_decpomdp.utils.storage import RunFolder, append_json_line
 

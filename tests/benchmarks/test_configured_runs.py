@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.cli.run_text import conclude
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.export.source import EpisodeSource
-from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from llm_decpomdp.wrappers.centralized import TEAM
 from tests.support.commands import call

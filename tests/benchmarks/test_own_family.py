@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp import check_env, make, specs
-from llm_decpomdp.benchmarks.report import write_report
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks import load_config, train, write_report
 from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.support.processes import ROOT
 

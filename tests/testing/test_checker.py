@@ -11,12 +11,10 @@ import pytest
 from gymnasium.spaces import Discrete, Text
 
 import llm_decpomdp
-from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp import DecPOMDPEnv, UnicodeText, answers, check_env
 from llm_decpomdp.interfaces import PartError
-from llm_decpomdp.oracle import answers
-from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.task_set import TaskSet
-from llm_decpomdp.testing.checker import ConformanceError, check_env
+from llm_decpomdp.testing.checker import ConformanceError
 from llm_decpomdp.testing.player import Trial
 from tests import broken_envs as broken
 from tests.conftest import CountMode, WordReward, Writer, word_env, word_tasks

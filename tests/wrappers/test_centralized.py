@@ -11,8 +11,7 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env as check_gymnasium_env
 
-from llm_decpomdp import answers, check_env, make, merge_agents
-from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp import DecPOMDPEnv, answers, check_env, make, merge_agents
 from llm_decpomdp.wrappers.centralized import (
     TEAM,
     centralize,

@@ -13,10 +13,9 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit
 from pettingzoo import ParallelEnv
 
-from llm_decpomdp import Oracle, make, merge_agents, single_agent_view
+from llm_decpomdp import Oracle, Policy, make, merge_agents, single_agent_view
 from llm_decpomdp.agents import Constant, Gold, RandomText
 from llm_decpomdp.interfaces import Task
-from llm_decpomdp.policy import Policy
 from llm_decpomdp.task_set import TaskSet
 from tests.foreign_envs import Rendezvous
 from tests.wrapper_cases import Counting, Greeting, words

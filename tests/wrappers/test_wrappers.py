@@ -12,10 +12,8 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper, MultiEpisodeParallelE
 
 from llm_decpomdp import Oracle, answers, check_env, make
 from llm_decpomdp.agents.scripted import Constant, Gold, Replay
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
+from llm_decpomdp.algorithms import RolloutOptions, Start, collect_rollouts
 from llm_decpomdp.algorithms.rollouts.play import play_episodes
-from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously, sample_row
 from llm_decpomdp.branching import Forkable, branch, branches_in_threads, record
 from llm_decpomdp.policy import Policy, TrainablePolicy, policy_attribute

@@ -16,13 +16,11 @@ from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
 
+from llm_decpomdp.agents import ModelEngine, PolicySpec, Sampling, load_policy, load_team
 from llm_decpomdp.agents.inference import compiled
 from llm_decpomdp.agents.inference.compiled import CompiledLayers
-from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
+from llm_decpomdp.agents.inference.options import Caching, ModelOptions
 from llm_decpomdp.agents.inference.sampler import sample_static
-from llm_decpomdp.agents.loading import PolicySpec, load_team
-from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.single_model import load_policy
 from tests.agents.conftest import Make
 
 PROMPT, ROWS = (5, 6, 7, 8, 9), ((4, 3, 2, 9), (8, 8, 3, 9, 7, 0), (6, 6))

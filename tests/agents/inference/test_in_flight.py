@@ -10,17 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from llm_decpomdp.agents import CausalLM, Sampling, tiny_causal_lm
 from llm_decpomdp.agents.adapters import adapter_policies
 from llm_decpomdp.agents.inference.decoding import growing_cache
 from llm_decpomdp.agents.inference.in_flight import use_newer_weights
-from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
+from llm_decpomdp.agents.inference.options import Caching, ModelOptions
 from llm_decpomdp.agents.inference.sampler import sample, sample_static
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
+from llm_decpomdp.algorithms import ALGORITHMS, Group, Learner, LearnerOptions, Rollout, Start
 from llm_decpomdp.completion import Completion
 from tests.agents.conftest import tiny_model, tiny_tokenizer
 

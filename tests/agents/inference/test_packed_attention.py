@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as attend
 
+from llm_decpomdp.agents import ModelEngine, load_policy
 from llm_decpomdp.agents.inference import packed_attention as packed
 from llm_decpomdp.agents.inference.fused import fused_adapters
 from llm_decpomdp.agents.inference.log_probs import dense_mask, encode_layout
@@ -23,8 +24,6 @@ from llm_decpomdp.agents.inference.packed_attention import (
     tiled_attention_backward,
     tiles,
 )
-from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.single_model import load_policy
 from tests.agents.conftest import Make
 from tests.agents.inference.test_log_probs import PROMPT, ROWS, gradients
 

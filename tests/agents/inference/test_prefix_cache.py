@@ -12,13 +12,12 @@ import pytest
 import torch
 from transformers import MistralConfig, MistralForCausalLM
 
+from llm_decpomdp.agents import CausalLM, ModelEngine, Sampling
 from llm_decpomdp.agents.adapters import add_adapters
 from llm_decpomdp.agents.inference import sampler
-from llm_decpomdp.agents.inference.options import Caching, Sampling
+from llm_decpomdp.agents.inference.options import Caching
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow, sample
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.engine import ModelEngine
 from tests.agents.conftest import SIZE, Make, tiny_model, tiny_tokenizer
 
 END = 0

@@ -21,9 +21,9 @@ from transformers import (
 )
 from transformers import MistralForCausalLM as Mistral
 
+from llm_decpomdp.agents import CausalLM, PolicySpec, Prompting, Sampling, load_team
 from llm_decpomdp.agents.inference import generate, sampler
 from llm_decpomdp.agents.inference.decoding import ROOM, GrowingLayer, growing_cache
-from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     RowOptions,
@@ -38,8 +38,6 @@ from llm_decpomdp.agents.inference.stop_strings import (
     first_stop,
     stop_length,
 )
-from llm_decpomdp.agents.loading import PolicySpec, load_team
-from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.completion import Completion
 from tests.agents.conftest import SIZE, Make
 

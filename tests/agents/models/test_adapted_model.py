@@ -10,9 +10,8 @@ import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.utils.checkpoint import noop_context_fn
 
+from llm_decpomdp.agents import CausalLM, load_policy
 from llm_decpomdp.agents.models.adapted_model import avoid_attention_plans
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.single_model import load_policy
 from tests.agents.conftest import Make
 
 ROWS = [[4, 5, 6, 0], [7, 0]]

@@ -11,12 +11,10 @@ import torch
 from peft import AutoPeftModelForCausalLM, PeftModel
 from transformers import AutoModelForCausalLM
 
+from llm_decpomdp.agents import CausalLM, ModelEngine, load_policy
 from llm_decpomdp.agents.adapters import adapter_policies
 from llm_decpomdp.agents.inference import sampler
 from llm_decpomdp.agents.inference.options import ModelOptions
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.completion import Completion
 from llm_decpomdp.policy import ReferencedPolicy, shared_engine
 from tests.agents.conftest import Make

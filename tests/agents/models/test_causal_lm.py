@@ -8,10 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.single_model import load_policy
+from llm_decpomdp.agents import CausalLM, ModelEngine, Sampling, load_policy
 from llm_decpomdp.completion import Completion
 from llm_decpomdp.policy import TrainablePolicy
 from tests.agents.conftest import Make

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.agents.inference.options import Prompting, Sampling
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.agents import CausalLM, Prompting, Sampling, tiny_causal_lm
 from llm_decpomdp.completion import SKIPPED, Completion, PromptTooLong
 from llm_decpomdp.dialogue import Dialogue, DialogueTurn, reads_history, to_messages, turns_after
 from tests.agents.models.test_prompting import byte_tokenizer, llama_tokenizer, policy_of

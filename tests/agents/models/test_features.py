@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from llm_decpomdp.agents import CausalLM, tiny_causal_lm
 from llm_decpomdp.agents.adapters import adapter_policies
 from llm_decpomdp.agents.inference.options import ModelOptions
 from llm_decpomdp.agents.models import features as features_module
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.completion import Completion
 from llm_decpomdp.policy import ReferencedPolicy, policy_attribute
 from tests.agents.conftest import Make

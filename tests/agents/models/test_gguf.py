@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.loading import PolicySpec, load_team
+from llm_decpomdp.agents import PolicySpec, Sampling, load_policy, load_team
 from llm_decpomdp.agents.models import gguf as gguf_files
 from llm_decpomdp.agents.models.local_models import ModelError, model_source
-from llm_decpomdp.agents.single_model import load_policy
 
 gguf = pytest.importorskip("gguf")
 

@@ -9,11 +9,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
-from llm_decpomdp.agents.inference.options import Sampling
+from llm_decpomdp.agents import Sampling, load_policy, tiny_causal_lm
 from llm_decpomdp.agents.models.hollow import is_hollow, read_weights
 from llm_decpomdp.agents.models.local_models import ModelError
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.agents.single_model import load_policy
 
 
 @pytest.fixture(scope="module")

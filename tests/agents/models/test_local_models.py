@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.loading import PolicySpec, load_team
+from llm_decpomdp.agents import PolicySpec, Sampling, load_policy, load_team
 from llm_decpomdp.agents.models import local_models
 from llm_decpomdp.agents.models.local_models import model_source, tiny_model
-from llm_decpomdp.agents.single_model import load_policy
 from tests.support.processes import ROOT
 
 

@@ -11,11 +11,9 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
+from llm_decpomdp.agents import CausalLM, ModelEngine, Prompting, Sampling
 from llm_decpomdp.agents.inference.log_probs import plain_log_probs
-from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models import methods
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.methods import FixedFormatError, MismatchError, disagreement
 from llm_decpomdp.agents.models.prompting import context_length
 from llm_decpomdp.agents.models.tiny import CharacterEncoder, character_tokenizer

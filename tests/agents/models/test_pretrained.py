@@ -14,10 +14,8 @@ from tokenizers import AddedToken
 from torch import Tensor
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from llm_decpomdp.agents.loading import PolicySpec, load_team
-from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents import CausalLM, PolicySpec, load_policy, load_team
 from llm_decpomdp.agents.models.local_models import ModelError
-from llm_decpomdp.agents.single_model import load_policy
 from tests.agents.conftest import SIZE, tiny_tokenizer
 
 LORA = {"r": 2, "target_modules": ["q_proj", "v_proj"]}

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.tiny import character_tokenizer, tiny_causal_lm
-from llm_decpomdp.agents.single_model import load_policy
+from llm_decpomdp.agents import CausalLM, Sampling, load_policy, tiny_causal_lm
+from llm_decpomdp.agents.models.tiny import character_tokenizer
 from llm_decpomdp.policy import TrainablePolicy
 
 SHORT = Sampling(max_new_tokens=2)

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents import CausalLM, Sampling, load_policy
 from llm_decpomdp.agents.remote.in_flight import InFlightSampler, ServedInFlight
 from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
 from llm_decpomdp.agents.remote.server import RunningServer
-from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.completion import Completion
 from tests.agents.remote.test_sampler import OPTIONS, change, two
 from tests.support.fake_vllm import FakeVllm

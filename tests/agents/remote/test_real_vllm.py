@@ -13,13 +13,11 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents import CausalLM, Sampling, load_policy
 from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.agents.remote.options import PYTHON_VARIABLE, SamplerOptions
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.agents.remote.server import StartedServer, vllm_command, vllm_flags
-from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.completion import Completion
 from tests.agents.remote.test_sampler import PROMPTS, change, draw, two
 

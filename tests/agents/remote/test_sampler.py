@@ -14,15 +14,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from llm_decpomdp.agents import CausalLM, Prompting, Sampling, load_policy
 from llm_decpomdp.agents.adapters import adapter_policies
-from llm_decpomdp.agents.inference.options import ModelOptions, Prompting, Sampling
+from llm_decpomdp.agents.inference.options import ModelOptions
 from llm_decpomdp.agents.inference.sampler import Prompt, sample
-from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.remote.client import ServedWeights
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.agents.remote.server import RunningServer
-from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.completion import SKIPPED, Completion
 from llm_decpomdp.dialogue import Dialogue, DialogueTurn
 from tests.agents.conftest import tiny_model, tiny_tokenizer

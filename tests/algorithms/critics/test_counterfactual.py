@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms import ALGORITHMS, LearnerOptions, Rollout, RolloutOptions
 from llm_decpomdp.algorithms.critics.counterfactual import ANSWERS, CounterfactualCritic
 from llm_decpomdp.algorithms.critics.options import CriticOptions
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from studies.hypotheses.training import Noise
 from tests.algorithms.critics.readers import HashedParts
 from tests.algorithms.critics.test_actor_critic import learner

@@ -10,14 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from llm_decpomdp.agents import CausalLM, tiny_causal_lm
 from llm_decpomdp.agents.adapters import adapter_policies
 from llm_decpomdp.agents.inference.options import ModelOptions
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms import ALGORITHMS, Learner, LearnerOptions
 from llm_decpomdp.algorithms.critics.head import TrunkHead, TrunkOptimizer, ValueHead
-from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.runs import BATCHES, Run, build, make_team, require_equal

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp import make
+from llm_decpomdp import Completion, make
+from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.agents.inference.determinism import deterministic
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import learner as learning
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
@@ -26,7 +25,6 @@ from llm_decpomdp.algorithms.learning.passes import fill_passes, group_by_prompt
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.completion import Completion
 from llm_decpomdp.envs.probes.known import PROBES
 from tests.algorithms.conftest import TinyPolicy
 from tests.algorithms.steps import END, GRPO, MAGRPO, MORE, ROWS, A, B, accumulated, learn, weights

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.algorithms import ALGORITHMS, Group, Learner, LearnerOptions, Rollout, Start
 from llm_decpomdp.algorithms.learning.feature_options import CLIP_RANGES, ObjectiveOptions
 from llm_decpomdp.algorithms.learning.importance_sampling import (
     bounded_weight,
@@ -20,8 +20,6 @@ from llm_decpomdp.algorithms.learning.importance_sampling import (
     out_of_bounds,
 )
 from llm_decpomdp.algorithms.learning.kl import kl_divergence, kl_estimate
-from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import (
     REDUCTIONS,
     loss_terms,
@@ -29,7 +27,6 @@ from llm_decpomdp.algorithms.learning.losses import (
     sequence_sum,
 )
 from llm_decpomdp.algorithms.learning.objectives import OBJECTIVES, is_clipped, objective_terms
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
 from llm_decpomdp.completion import Completion
 from tests.algorithms.conftest import TinyPolicy, Unigram
 from tests.algorithms.steps import END, MAGRPO, ROWS, A, B, accumulated

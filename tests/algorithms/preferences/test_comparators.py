@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms.preferences import pairs
 from llm_decpomdp.algorithms.preferences.pairs import History
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from llm_decpomdp.algorithms import RolloutOptions, Start, TrainerOptions, collect_rollouts
 from llm_decpomdp.algorithms.rewards import scorer
 from llm_decpomdp.algorithms.rewards.comparisons import RewardModelOptions, use_scores_as_rewards
 from llm_decpomdp.algorithms.rewards.reward_model import fit_reward_model
@@ -20,13 +21,7 @@ from llm_decpomdp.algorithms.rewards.scorer import (
     make_comparisons,
     score_metrics,
 )
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import (
-    RewardScoreOptions,
-    RolloutOptions,
-    TrainerOptions,
-)
+from llm_decpomdp.algorithms.rollouts.rollout_options import RewardScoreOptions
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team
 from tests.algorithms.rewards.reward_models import (

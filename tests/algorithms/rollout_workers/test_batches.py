@@ -9,16 +9,12 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.agents.scripted import Replay
+from llm_decpomdp.algorithms import LocalRolloutWorker, Rollout, RolloutOptions, Start, WorkerState
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, WorkerState
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
-    LocalRolloutWorker,
-    UpdateBatch,
-    split_into_batches,
-)
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, split_into_batches
+from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import build, make_team, require_equal

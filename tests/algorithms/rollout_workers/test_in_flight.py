@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from llm_decpomdp.agents.inference.options import Caching, Sampling
-from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.agents import CausalLM, Sampling, tiny_causal_lm
+from llm_decpomdp.agents.inference.options import Caching
+from llm_decpomdp.algorithms import RolloutOptions, Start, WorkerState
 from llm_decpomdp.algorithms.rollout_workers import in_flight
-from llm_decpomdp.algorithms.rollout_workers.base import WorkerState
 from llm_decpomdp.algorithms.rollout_workers.in_flight import (
     AnnouncedWeights,
     Announcements,
@@ -28,8 +27,7 @@ from llm_decpomdp.algorithms.rollout_workers.pool import (
     save_weights,
 )
 from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch
-from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers.test_pool import Puppet, PuppetCrew, batches
 

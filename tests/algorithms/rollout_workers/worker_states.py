@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from llm_decpomdp import make
-from llm_decpomdp.algorithms.rollout_workers.base import WorkerState
-from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.algorithms import Start, WorkerState
 from llm_decpomdp.envs.sandbox import Limits, Program, Sandbox, instrument
 from studies.hypotheses.training import HashedParts
 from tests.algorithms.conftest import EchoEnv, Recurrent

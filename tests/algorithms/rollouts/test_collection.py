@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp import make
+from llm_decpomdp import Completion, make
+from llm_decpomdp.algorithms import Group, RolloutOptions, Start, collect_rollouts
 from llm_decpomdp.algorithms.learning.advantages import leave_one_out, partner_returns
 from llm_decpomdp.algorithms.rollouts.checks import cost
-from llm_decpomdp.algorithms.rollouts.collection import align, collect_rollouts
+from llm_decpomdp.algorithms.rollouts.collection import align
 from llm_decpomdp.algorithms.rollouts.joint import common, cross
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.completion import Completion
 
 SIZES = [(2, 2, 1), (3, 2, 2), (4, 3, 5), (2, 8, 4), (5, 1, 1)]
 """G, N and K."""

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp import make
+from llm_decpomdp import Completion, make
+from llm_decpomdp.algorithms import Rollout, RolloutOptions, Start, collect_rollouts
 from llm_decpomdp.algorithms.learning.advantages import returns, visit_weights
 from llm_decpomdp.algorithms.rollouts.checks import cost
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
-from llm_decpomdp.completion import Completion
 
 
 class Cycle:

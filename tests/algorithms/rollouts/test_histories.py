@@ -10,21 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp import make
+from llm_decpomdp import Completion, make, single_agent_view
+from llm_decpomdp.algorithms import Group, Rollout, RolloutOptions, Start, collect_rollouts
 from llm_decpomdp.algorithms.learning.passes import group_by_prompt, loss_items
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.play import play_episodes
-from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
 from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously, read_rollout
-from llm_decpomdp.completion import SKIPPED, Completion
+from llm_decpomdp.completion import SKIPPED
 from llm_decpomdp.dialogue import Dialogue, turns_before
-from llm_decpomdp.wrappers.single_agent_view import single_agent_view
 from llm_decpomdp.wrappers.turn_order import TurnOrderEnv
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers import worker_states

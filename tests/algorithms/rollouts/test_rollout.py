@@ -6,27 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms import Rollout, RolloutOptions, Start, collect_rollouts
+from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from llm_decpomdp.branching import branch
-from llm_decpomdp.completion import Completion
 from llm_decpomdp.policy import distinct_policies
-
-
-class Script:
-    """Answers with fixed texts: the g-th sample of a prompt is the g-th text."""
-
-    def __init__(self, *texts: str) -> None:
-        self.texts = texts
-        self.prompts: list[str] = []
-
-    def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
-        self.prompts += prompts
-        return [[Completion(text) for text in self.texts[:num_samples]] for _ in prompts]
-
-    def act(self, prompt: str) -> str:
-        return self.texts[0]
+from tests.algorithms.conftest import Script
 
 
 def play(
@@ -57,7 +41,7 @@ def test_best_hands_on_the_first_best_joint_sample_of_all_agents(make_env: Any) 
     team = scripts()
     (chain,) = play(make_env(2), team, options=RolloutOptions(branch_selection="best"))
     assert chain.groups[0].chosen == 1
-    assert team["x"].prompts == team["y"].prompts == ["a", "aba"]
+    assert team["x"].batches == team["y"].batches == [["a"], ["aba"]]
 
 
 def test_random_hands_on_one_index_for_all_agents_and_every_index_in_time(make_env: Any) -> None:

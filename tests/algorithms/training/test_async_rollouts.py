@@ -13,9 +13,7 @@ import pytest
 import torch
 
 from llm_decpomdp import make
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.agents.scripted import Replay
+from llm_decpomdp.agents import Replay, Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, WorkerState
 from llm_decpomdp.algorithms.rollout_workers.process_workers import (

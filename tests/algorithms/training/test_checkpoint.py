@@ -13,9 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from llm_decpomdp.agents.loading import PolicySpec, load_team
 from llm_decpomdp.agents.models.local_models import tiny_model
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
+from llm_decpomdp.algorithms import LearnerOptions, Start, TrainerOptions
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.checkpoint_manager import require_same_models
 from llm_decpomdp.option_tools import flatten

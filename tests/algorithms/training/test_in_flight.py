@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
+from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, WorkerState
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers

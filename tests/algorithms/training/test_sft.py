@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from llm_decpomdp import Completion, make
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import (
@@ -21,8 +22,6 @@ from llm_decpomdp.algorithms.training.sft_data import (
     reference_demonstrations,
 )
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.registry import make
 from tests.algorithms.conftest import END, EchoEnv, Recurrent, TinyPolicy
 from tests.algorithms.runs import BATCHES, Run, build, require_resumed, stop, weights
 from tests.algorithms.training.test_metrics import documented, pattern

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from llm_decpomdp.algorithms import Start, TrainerOptions
 from llm_decpomdp.algorithms.rollouts.collection import MAX_ROWS, sample_groups
-from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import defer_signals
 from llm_decpomdp.algorithms.training.out_of_memory import OutOfMemory, memory_ran_out

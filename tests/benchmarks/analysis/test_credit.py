@@ -15,18 +15,17 @@ import numpy as np
 import pytest
 
 import llm_decpomdp
+from llm_decpomdp import DecPOMDPEnv, make
 from llm_decpomdp.agents.scripted import Gold, Replay
-from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
+from llm_decpomdp.algorithms import RolloutOptions, Start, collect_rollouts
 from llm_decpomdp.algorithms.rollouts.joint import pairing
-from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import episode_row
+from llm_decpomdp.benchmarks import Replayed, credits, evaluate, replay
 from llm_decpomdp.benchmarks.analysis.credit import (
     DRAWN,
     Coalition,
     Credit,
     coalitions,
-    credits,
     orders,
     shapley,
 )
@@ -37,11 +36,7 @@ from llm_decpomdp.benchmarks.analysis.credit_summary import (
     read_credit,
     task_means,
 )
-from llm_decpomdp.benchmarks.analysis.replay import Replayed, replay
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.run import evaluate
-from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.registry import make
 from llm_decpomdp.seeding import stream
 from tests.benchmarks.cli.test_commands import call
 from tests.benchmarks.evaluations import starts_of

@@ -9,19 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.agents.loading import PolicySpec, load_team
-from llm_decpomdp.agents.saved_team import save_team
-from llm_decpomdp.agents.scripted import Constant, Gold, RandomText
+from llm_decpomdp import DecPOMDPEnv, make
+from llm_decpomdp.agents import Constant, Gold, PolicySpec, RandomText, load_team, save_team
+from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.analysis.crossplay import cross_play, matrix, read_crossplay
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig
 from llm_decpomdp.benchmarks.evaluation.statistics import bootstrap
 from llm_decpomdp.benchmarks.evaluation.teams import load_teams, run_names
-from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.benchmarks.runs.train import train
-from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
-from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.evaluations import starts_of
 from tests.support.commands import call

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.agents.saved_team import save_team
-from llm_decpomdp.agents.scripted import Constant, Gold
+from llm_decpomdp.agents import Constant, Gold, save_team
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.benchmarks import evaluate, load_config, train
 from llm_decpomdp.benchmarks.analysis import partners
 from llm_decpomdp.benchmarks.analysis.partners import (
     exchange_in_turn,
@@ -22,11 +22,8 @@ from llm_decpomdp.benchmarks.analysis.partners import (
     table,
 )
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate
 from llm_decpomdp.benchmarks.report import analysis as story_panel
-from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder
 from tests.benchmarks.report_runs import html

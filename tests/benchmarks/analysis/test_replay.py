@@ -7,20 +7,12 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp import DecPOMDPEnv, answers, make
 from llm_decpomdp.agents.scripted import Gold
 from llm_decpomdp.algorithms.rollouts.rollout import Start
-from llm_decpomdp.benchmarks.analysis.replay import (
-    Difference,
-    Replayed,
-    open_episodes,
-    regrade,
-    replay,
-)
+from llm_decpomdp.benchmarks import Replayed, evaluate, open_episodes, replay
+from llm_decpomdp.benchmarks.analysis.replay import Difference, regrade
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.evaluation.run import evaluate
-from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.oracle import answers
-from llm_decpomdp.registry import make
 from tests.benchmarks.cli.test_commands import call
 from tests.benchmarks.evaluations import starts_of
 from tests.benchmarks.stored_runs import Counted, Mixed, change, played, run_of

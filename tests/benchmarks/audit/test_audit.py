@@ -11,10 +11,9 @@ from llm_decpomdp import specs
 from llm_decpomdp.benchmarks.audit.examples import contradictions, examples
 from llm_decpomdp.benchmarks.audit.run import audit, save
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.envs.datasets.humaneval import CodeTask
+from llm_decpomdp.envs import CodeTask, Limits
 from llm_decpomdp.envs.datasets.loading import Remark
 from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES
-from llm_decpomdp.envs.sandbox import Limits
 from tests.benchmarks.audits import SOUND, audited, only, rows
 from tests.benchmarks.cli.test_commands import call
 from tests.support.programs import SQUARES

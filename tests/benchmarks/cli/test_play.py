@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from llm_decpomdp import Completion, answers, make
+from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks import runs as process
 from llm_decpomdp.benchmarks.cli import main as commands
 from llm_decpomdp.benchmarks.cli.episode import play_episode
 from llm_decpomdp.benchmarks.cli.run_text import outcome
 from llm_decpomdp.benchmarks.config.shipped import find_config
-from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.benchmarks.runs.train import train
-from llm_decpomdp.completion import Completion
 from llm_decpomdp.dialogue import turns_before
-from llm_decpomdp.oracle import answers
-from llm_decpomdp.registry import make
 from tests.support.commands import call
 
 LONG = "    return [number for number in range(1, 1000) if number % 3 == 0 and number % 5 == 0 and number != 945]"

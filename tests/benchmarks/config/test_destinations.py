@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from llm_decpomdp.agents.inference.options import Prompting, Sampling
-from llm_decpomdp.agents.models.causal_lm import CausalLM
+from llm_decpomdp.agents import CausalLM, Prompting, Sampling
+from llm_decpomdp.algorithms import LearnerOptions, TrainerOptions
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.feature_options import (
     ImportanceSamplingOptions,
@@ -20,20 +20,17 @@ from llm_decpomdp.algorithms.learning.feature_options import (
     ObjectiveOptions,
     TruncationOptions,
 )
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
-from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
+from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.config.keys import ARGUMENTS, value_of
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.setup import (
     learner_options,
     load_policies,
     team_spec,
     trainer_options,
 )
-from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.options import pick
 from llm_decpomdp.registry import OLD_ARGUMENTS
 from llm_decpomdp.wrappers.channel import ChannelEnv, ChannelOptions

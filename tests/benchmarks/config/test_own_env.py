@@ -12,16 +12,15 @@ import pytest
 from llm_decpomdp import specs
 from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.algorithms import ALGORITHMS, NAMES
+from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.analysis.replay import regrade
 from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.runs.data import load_envs
-from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import learner_options
 from llm_decpomdp.benchmarks.runs.setup_checks import start_cost
-from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.envs.probes.known import PROBES
 from tests.benchmarks.report_runs import html
 

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.cli.console import prepare_process
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
 from llm_decpomdp.benchmarks.runs.data import load_envs
-from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.benchmarks.suites.job import make_jobs
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from llm_decpomdp.utils.storage import RunFolder

@@ -8,14 +8,13 @@ import pytest
 
 from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.agents.policy_kinds import KINDS, bases
+from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.placement import check_room, in_worker, served
 from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
 from llm_decpomdp.benchmarks.config.teams import check_devices, check_lora
 from llm_decpomdp.benchmarks.runs.data import load_envs
-from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.setup import agents_of, load_policies, policies_of, team_spec
-from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import Policy, TrainablePolicy
 
 AGENTS = ["aux_0", "main_0"]

@@ -15,6 +15,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs
+from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.shipped import find_config
@@ -33,8 +34,6 @@ from llm_decpomdp.benchmarks.doctor.memory_plan import (
     plan_memory,
     read_shape,
 )
-from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.support.commands import call
 

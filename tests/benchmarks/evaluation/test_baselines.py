@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp import Completion, DecPOMDPEnv
 from llm_decpomdp.agents.saved_team import save_team
 from llm_decpomdp.agents.scripted import Constant, Gold, Scripted
 from llm_decpomdp.algorithms.rollouts.rollout import Start
+from llm_decpomdp.benchmarks import evaluate, load_config, train
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, EvalConfig, find_baseline
-from llm_decpomdp.benchmarks.evaluation.run import evaluate
-from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.benchmarks.runs.train import train
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.wrappers.turn_order import set_order
 from tests.benchmarks.evaluations import rows_of, starts_of
 from tests.support.commands import call

@@ -8,10 +8,9 @@ import pytest
 
 from llm_decpomdp import make
 from llm_decpomdp.agents.scripted import Constant, Gold
+from llm_decpomdp.benchmarks import evaluate, write_report
 from llm_decpomdp.benchmarks.evaluation.folder import overall
-from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, value_of_communication
-from llm_decpomdp.benchmarks.report.document import write_report
 from llm_decpomdp.envs.worlds.strategies import exact_numbers
 from llm_decpomdp.utils.storage import RunFolder
 from tests.benchmarks.evaluations import starts_of

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay, Scripted
+from llm_decpomdp import Completion, DecPOMDPEnv, make
+from llm_decpomdp.agents import Constant, Gold, RandomText, Replay, Sampling, tiny_causal_lm
+from llm_decpomdp.agents.scripted import Scripted
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.metrics import evaluation_metrics
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -26,10 +26,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import (
 from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously, measures, read_rollout
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.results import task_name
-from llm_decpomdp.completion import Completion
 from llm_decpomdp.dialogue import Dialogue, DialogueTurn
-from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import FolderInUse, read_json_lines
 from tests.benchmarks.evaluations import rows_of, starts_of
 from tests.support.locks import holder

@@ -12,8 +12,7 @@ import pytest
 
 pytest.importorskip("openai")
 
-from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
-from llm_decpomdp.agents.scripted import RandomText
+from llm_decpomdp.agents import Endpoint, EndpointError, RandomText
 from llm_decpomdp.benchmarks.cli import evaluate as commands
 from llm_decpomdp.benchmarks.config.errors import RunError
 from llm_decpomdp.benchmarks.evaluation import baselines

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.runs.conftest import Runs
 

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.agents import Gold
-from llm_decpomdp.agents.loading import PolicySpec, load_team
-from llm_decpomdp.agents.saved_team import load_saved_team, save_team
+from llm_decpomdp.agents import Gold, PolicySpec, load_saved_team, load_team, save_team
 from llm_decpomdp.benchmarks.cli.suite_job import work
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.plugins import origins

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.cli.run_text import describe_cost
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.runs import setup
-from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.setup import resolve
-from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.env import DecPOMDPEnv
 
 Counts = Counter[str]

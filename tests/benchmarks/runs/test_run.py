@@ -15,15 +15,14 @@ import pytest
 import torch
 
 from llm_decpomdp.agents import Gold, load_saved_team
+from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.cli.scripts import main as script
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.runs import SETTINGS
 from llm_decpomdp.benchmarks.runs.data import load_envs
-from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import schedule
-from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.policy import TrainablePolicy
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.runs.conftest import Runs

@@ -13,11 +13,10 @@ import pytest
 
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.remote.options import SamplerError
-from llm_decpomdp.algorithms.learning.learner import Learner
+from llm_decpomdp.algorithms import Learner, LocalRolloutWorker, Rollout
 from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRollouts
 from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume

@@ -12,18 +12,16 @@ import pytest
 import torch
 import yaml
 
-from llm_decpomdp.agents.models.tiny import tiny_causal_lm
-from llm_decpomdp.agents.saved_team import load_saved_team
+from llm_decpomdp.agents import load_saved_team, tiny_causal_lm
 from llm_decpomdp.algorithms.preferences import pairs
 from llm_decpomdp.algorithms.preferences.learner import PreferenceLearner
 from llm_decpomdp.algorithms.preferences.pairs import PreferencePair
 from llm_decpomdp.algorithms.preferences.stored import add_tokens, stored_pairs
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
-from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.setup import resolve
-from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.completion import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.preferences import teams

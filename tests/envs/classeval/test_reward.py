@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp import make
+from llm_decpomdp import answers, make
 from llm_decpomdp.envs.classeval.reward import FORGEABLE, ClassReward
 from llm_decpomdp.envs.classeval.roles import class_team
 from llm_decpomdp.envs.datasets.classeval import ClassTask, load_classes
 from llm_decpomdp.envs.sandbox import Sandbox
-from llm_decpomdp.oracle import answers
 from tests.attacks.entries import ENTRIES
 from tests.envs.class_examples import ROW, SKELETON, SOLUTION, TEST, class_task, judge, shape_task
 

@@ -8,16 +8,15 @@ from dataclasses import replace
 import pytest
 
 import llm_decpomdp
+from llm_decpomdp.envs import CodeTask, Sandbox, measure_divisions
 from llm_decpomdp.envs.coding.division import (
     Division,
     DivisionOptions,
     DivisionReward,
     divide_reference,
-    measure_divisions,
 )
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
-from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.envs.datasets.humaneval import code_task
 from llm_decpomdp.envs.source_code.function_extraction import KINDS
 from tests.envs.coding.lone_policies import lone_policies
 from tests.support.programs import check

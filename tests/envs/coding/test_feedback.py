@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 import llm_decpomdp
+from llm_decpomdp import Turn, answers
 from llm_decpomdp.envs.coding.feedback import FEEDBACK, lost_results, names
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.feedback.code_mode import NO_CODE, CodeMode, CodeOptions
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
-from llm_decpomdp.interfaces import Turn
-from llm_decpomdp.oracle import answers
 from tests.envs.own_rows import square_task
 
 AUX = "def aux(x):\n    return x * x"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from llm_decpomdp.envs import CodeTask, Limits, Sandbox
 from llm_decpomdp.envs.coding.reward import COMPONENTS, CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
-from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
-from llm_decpomdp.envs.sandbox import Limits, Sandbox
+from llm_decpomdp.envs.datasets.humaneval import code_task
 
 PROMPT = 'def sq(x):\n    """square"""\n'
 TESTS = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n"

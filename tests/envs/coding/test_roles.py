@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp import check_env
+from llm_decpomdp import answers, check_env
 from llm_decpomdp.envs.coding.roles import AuxRole, MainRole, coding_team
 from llm_decpomdp.envs.datasets.humaneval import CodeTask, code_task
-from llm_decpomdp.oracle import answers
 
 
 def make_task(prompt: str, entry_point: str = "now") -> CodeTask:

@@ -7,15 +7,13 @@ from functools import partial
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp import check_env
+from llm_decpomdp import Turn, answers, check_env
 from llm_decpomdp.envs.coding.feedback import FEEDBACK
 from llm_decpomdp.envs.coding.reward import CodeReward
 from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions
 from llm_decpomdp.envs.feedback.experts import expert_prompt, short_names
 from llm_decpomdp.envs.sandbox import Limits, Sandbox
-from llm_decpomdp.interfaces import Turn
-from llm_decpomdp.oracle import answers
 from tests.envs.own_rows import square_row, square_task, write_lines
 
 MODES = (*FEEDBACK, "passed", "plain", "expert_edits")

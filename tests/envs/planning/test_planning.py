@@ -11,7 +11,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from llm_decpomdp import make
+from llm_decpomdp import answers, make
 from llm_decpomdp.envs.planning.hints import CALLER, PLANNER, read_hint
 from llm_decpomdp.envs.planning.levels import PathGame, SokobanGame, least_pushes, pushes_to
 from llm_decpomdp.envs.planning.sudoku import (
@@ -36,7 +36,6 @@ from llm_decpomdp.envs.planning.walk_strategies import BeliefSearch, first_view,
 from llm_decpomdp.envs.worlds.game import game_env
 from llm_decpomdp.envs.worlds.grid import canonical, distances
 from llm_decpomdp.envs.worlds.strategies import NUMBERS, play
-from llm_decpomdp.oracle import answers
 from llm_decpomdp.picture import draw_svg, draw_text
 from llm_decpomdp.task_set import TaskSet
 

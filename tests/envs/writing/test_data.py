@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp import make
+from llm_decpomdp import answers, make
 from llm_decpomdp.envs.writing.tasks import MAX_POST_LENGTH, TOKEN
 from llm_decpomdp.envs.writing.text_measures import STOP_WORDS, words
-from llm_decpomdp.oracle import answers
 from tests.envs.own_rows import write_json, write_lines, write_parquet
 
 SPLITS = {"tldr": ("train", "test"), "arxiv": ("train", "val")}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp import make
-from llm_decpomdp.oracle import answers
+from llm_decpomdp import answers, make
 
 
 def bundled(env_id: str, **kwargs):
