@@ -114,9 +114,7 @@ def silent_hub() -> Iterator[SilentHub]:
 
 
 @pytest.mark.slow
-def test_a_hub_that_does_not_answer_is_asked_once_and_told_in_one_line(
-    silent_hub: SilentHub, tmp_path: Path
-) -> None:
+def test_a_silent_hub_is_asked_once_and_told_once(silent_hub: SilentHub, tmp_path: Path) -> None:
     code = (
         "from llm_decpomdp.benchmarks.cli.console import prepare_process\n"
         "from llm_decpomdp.agents.single_model import load_policy\n"

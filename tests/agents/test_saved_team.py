@@ -44,9 +44,7 @@ def manifest(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_team_of_models_comes_back_and_transformers_alone_loads_its_parts(
-    tmp_path: Path, make_policy: Make
-) -> None:
+def test_a_team_comes_back_and_transformers_loads_parts(tmp_path: Path, make_policy: Make) -> None:
     shared, own = make_policy(0, temperature=0.5), make_policy(1)
     for parameter in own.parameters():
         parameter.requires_grad_(False)
@@ -161,9 +159,7 @@ def test_a_saved_team_sends_no_key_to_a_server_that_its_reader_does_not_name(
     assert load_saved_team(tmp_path, allow_endpoints=[endpoint]).keys() == {"a"}
 
 
-def test_a_saved_team_may_ask_the_server_that_its_reader_has_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_teams_ask_the_server_of_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("openai")
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     write_manifest(tmp_path, kind="endpoint", name="m")

@@ -214,9 +214,7 @@ def test_a_missing_compiler_is_an_error(make_policy: Make, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("triton", "error"), [(None, "the package triton"), (1, "flex attention .* set one of them")]
 )
-def test_what_a_gpu_cannot_compile_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, triton: Any, error: str
-) -> None:
+def test_gpu_without_a_compiler(monkeypatch: pytest.MonkeyPatch, triton: Any, error: str) -> None:
     monkeypatch.setattr(compiled, "find_spec", lambda _: triton)
     with pytest.raises(ValueError, match=error):
         CompiledLayers(SimpleNamespace(device=torch.device("cuda")), fused=True)

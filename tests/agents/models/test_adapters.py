@@ -96,9 +96,7 @@ def test_rows_of_one_batch_get_their_own_adapters_of_every_kind(
     assert not torch.allclose(scored(pair["a"]), scored(pair["b"]), atol=0.01)
 
 
-def test_generate_of_transformers_gives_rows_their_own_adapters_too(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_generate_gives_rows_their_adapters(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def group(pair: Pair) -> list[list[Completion]]:
         return pair["a"].engine.generate([(pair["b"], "hello"), (pair["a"], "x")], 3)
 

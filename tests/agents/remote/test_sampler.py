@@ -216,9 +216,7 @@ def test_all_weights_are_reloaded_by_version(model: Path, server: FakeVllm, tmp_
     assert second == draw({"main": policy})
 
 
-def test_rounded_weights_are_published_as_the_server_has_them(
-    model: Path, server: FakeVllm, tmp_path: Path
-) -> None:
+def test_rounded_weights_are_those_of_server(model: Path, server: FakeVllm, tmp_path: Path) -> None:
     policy = load_policy(model, Sampling(max_new_tokens=8), compute_dtype="bfloat16")
     change(policy, 1)
     attach(server, {"main": policy}, tmp_path, max_mismatch=0.1)

@@ -152,9 +152,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
     assert condition()
 
 
-def test_a_port_that_somebody_took_in_the_meantime_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_that_was_taken_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ports: list[int] = []
     real = server_module.free_port
 

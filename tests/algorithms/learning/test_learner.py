@@ -347,9 +347,7 @@ class Referenced(TinyPolicy):
 
 @pytest.mark.parametrize("options", [{}, {"num_iterations": 2}, {"kl": {"coefficient": 0.5}}])
 @pytest.mark.parametrize("loss", ["sequence_sum", "token_mean"])
-def test_what_stands_on_padding_changes_nothing(
-    make_policy: Any, make_chain: Any, options: Any, loss: str
-) -> None:
+def test_padding_is_not_read(make_policy: Any, make_chain: Any, options: Any, loss: str) -> None:
     metrics = []
     weights_after = []
     for padding in (0.0, -3.0):

@@ -209,9 +209,7 @@ def test_a_run_beside_another_team_goes_on_where_it_stopped(tmp_path: Path) -> N
         assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
 
 
-def test_texts_of_models_with_other_tokens_are_tokenised_anew(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_other_tokens_are_tokenised_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trainer = compared_run(tmp_path, {"x": tiny(3, "ba"), "y": tiny(4)})
     assert "tokenized again for x:" in caplog.text
     source: Any = trainer.source

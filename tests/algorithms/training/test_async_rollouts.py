@@ -410,9 +410,7 @@ def test_a_longer_run_learns_from_present_weights_where_none_waited(
 # --------------------------------------------------------------------------------- what is refused
 
 
-def test_a_lag_without_a_correction_brings_one_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_warning_of_uncorrected_lags(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     refused: list[dict[str, Any]] = [{"learner": {}}, {}, {"lag": 0, "learner": {}}]
     for options in refused:
         lagged(tmp_path, **options)

@@ -61,9 +61,7 @@ def test_code_can_be_copied(answer: str, capsys: pytest.CaptureFixture[str]) -> 
     assert f"\n{LONG}\n" in capsys.readouterr().out
 
 
-def test_every_argument_of_the_environment_can_be_given(
-    answer: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_environments_take_arguments(answer: str, capsys: pytest.CaptureFixture[str]) -> None:
     line = "coophumaneval-v0 --source bundled --num-turns 2 --split test[4:5] --external-mode plain"
     play(line, "--env-option", "original_prompt=true", "--file", answer, "--file", answer)
     shown = capsys.readouterr().out

@@ -340,9 +340,7 @@ def same(value: Any) -> Any:
         (results.report, report),
     ],
 )
-def test_a_command_does_what_its_function_does(
-    command: Callable[..., Any], function: Callable[..., Any]
-) -> None:
+def test_commands_are_functions(command: Callable[..., Any], function: Callable[..., Any]) -> None:
     options, arguments = (inspect.signature(each).parameters for each in (command, function))
     for name in options.keys() & arguments.keys():
         told = (options[name].default, arguments[name].default)

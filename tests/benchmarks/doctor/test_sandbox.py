@@ -155,9 +155,7 @@ def test_memory_and_speed_are_figures_of_this_machine() -> None:
     assert "trivial" in speed
 
 
-def test_the_lowest_limit_of_a_cgroup_and_those_above_it_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lowest_of_all_cgroups_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "cgroup"
     (root / "user/scope").mkdir(parents=True)
     (root / "user/memory.max").write_text("4096\n")

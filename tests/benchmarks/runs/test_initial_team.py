@@ -49,9 +49,7 @@ def equal(one: dict[str, list[torch.Tensor]], other: dict[str, list[torch.Tensor
 
 
 @pytest.mark.parametrize("adapters", [False, True])
-def test_a_new_run_begins_with_the_final_team_of_another(
-    runs: Runs, tmp_path: Path, adapters: bool
-) -> None:
+def test_new_runs_begin_with_another_final_team(runs: Runs, tmp_path: Path, adapters: bool) -> None:
     begin(runs, "output.save_final_model=true", *(["model.lora={r: 2}"] if adapters else []))
     before = weights(load_saved_team(tmp_path / "run" / "final_model"))
     if not adapters:

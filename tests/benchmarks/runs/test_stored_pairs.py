@@ -90,9 +90,7 @@ def lively(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("kind", "number"), [("joint", 1), ("joint", 3), ("single", 4)])
-def test_the_pairs_of_a_file_are_those_of_the_rollouts(
-    recorded: Path, tiny_model: str, kind: str, number: int
-) -> None:
+def test_stored_pairs_are_rollouts(recorded: Path, tiny_model: str, kind: str, number: int) -> None:
     options = ["--pair-kind", kind, "--pairs-per-group", str(number)]
     assert call("export", str(recorded), "--pairs", "--to", "jsonl", *options) == 0
     stored = stored_pairs(

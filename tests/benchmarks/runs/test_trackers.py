@@ -233,9 +233,7 @@ def test_commands_of_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
         require_packages({name: False})
 
 
-def test_a_run_without_the_package_does_not_begin(
-    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_are_required(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install tensorboard"):
         runs.train("output.trackers.tensorboard=true")

@@ -233,9 +233,7 @@ def test_a_variant_that_fails_does_not_stop_the_others(
     assert lines == ["sampling, generate, 3 rows, tiny: failed: generate is broken"]
 
 
-def test_steps_that_need_more_than_there_is_are_skipped(
-    setting: GpuSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unaffordable_steps_skipped(setting: GpuSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "installed", lambda package: None)
     with pytest.raises(Skipped, match="needs bitsandbytes"):
         steps.quantized(setting)
@@ -259,9 +257,7 @@ def noted_runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return noted
 
 
-def test_runs_of_all_steps_have_valid_options(
-    setting: GpuSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_have_valid_options(setting: GpuSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     noted = noted_runs(monkeypatch)
     steps.in_flight(setting)
     monkeypatch.setenv("LLM_DECPOMDP_VLLM_PYTHON", "/usr/bin/python3")
