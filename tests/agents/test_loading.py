@@ -170,9 +170,7 @@ def causal(policy: Policy) -> CausalLM:
     return policy
 
 
-def test_equal_names_are_one_object_others_are_others(
-    model: Callable[..., PolicySpec],
-) -> None:
+def test_equal_names_are_one_object_others_are_others(model: Callable[..., PolicySpec]) -> None:
     agents = {"one": "a", "two": "a", "three": "b"}
     team = load_team(agents, {"a": model(), "b": model()})
     assert list(team) == list(agents)
@@ -201,9 +199,7 @@ def test_a_frozen_model_wants_no_gradient_and_keeps_the_numbers_that_it_computes
     assert policy.generate(["abc"], 2)
 
 
-def test_adapters_on_one_base_are_sampled_together(
-    model: Callable[..., PolicySpec],
-) -> None:
+def test_adapters_on_one_base_are_sampled_together(model: Callable[..., PolicySpec]) -> None:
     team = load_team(
         {"one": "a", "two": "b", "three": "c", "four": "d"},
         {"a": model(lora=LORA), "b": model(lora=LORA), "c": model(1, lora=LORA), "d": model(1)},
@@ -217,9 +213,7 @@ def test_adapters_on_one_base_are_sampled_together(
     assert one.engine is two.engine
 
 
-def test_adapters_with_other_settings_have_another_base(
-    model: Callable[..., PolicySpec],
-) -> None:
+def test_adapters_with_other_settings_have_another_base(model: Callable[..., PolicySpec]) -> None:
     specs = {"a": model(lora=LORA), "b": model(lora=LORA, compute_dtype="bfloat16")}
     one, two = load_team({"one": "a", "two": "b"}, specs).values()
     assert (causal(one).compute_dtype, causal(two).compute_dtype) == (torch.float32, torch.bfloat16)

@@ -277,9 +277,7 @@ def test_gradients_are_summed_over_the_processes_once_in_an_update_or_in_each_pa
             torch.testing.assert_close(shard.grad.full_tensor(), weight.grad, atol=1e-6, rtol=1e-4)
 
 
-def test_rounded_adapters_of_one_model_are_summed_after_one_pass_each(
-    mesh: DeviceMesh,
-) -> None:
+def test_rounded_adapters_of_one_model_are_summed_after_one_pass_each(mesh: DeviceMesh) -> None:
     sharded, whole = (runs.make_team("bfloat16") for _ in range(2))
     cut(sharded, mesh, reduce_once=True)
     metrics = [runs.make_learner(t).accumulate(runs.sampled()[:1]) for t in (sharded, whole)]

@@ -64,9 +64,7 @@ def test_a_policy_that_hands_on_is_not_trained_and_named(caplog: pytest.LogCaptu
     assert "policy of player_0 is not trained: its class Delegate has no act, generate" in found
 
 
-def test_a_policy_of_frozen_weights_needs_no_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_policy_of_frozen_weights_needs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     team = players()
     for weight in team["player_0"].parameters():
         weight.requires_grad_(False)

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from llm_decpomdp.benchmarks.cli.episode import make_policy
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.keys import KEYS
 from llm_decpomdp.benchmarks.config.legacy import KEY_OF
@@ -21,13 +20,12 @@ from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, existing
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils import hub
 from llm_decpomdp.validation import unknown
+from tests.support.commands import call
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Return the error of a command that is refused."""
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert stop.value.code == 2
+    assert call(*arguments) == 2
     return capsys.readouterr().err
 
 
@@ -117,9 +115,7 @@ def test_an_error_lists_the_nearest_of_many_names() -> None:
     assert text.endswith(" and 495 more (the data has all)")
 
 
-def test_a_policy_that_only_the_team_names_is_new(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_policy_that_only_the_team_names_is_new(caplog: pytest.LogCaptureFixture) -> None:
     overrides = ["team={aux_0: novice, main_0: other}", "policies={other: {kind: gold}}"]
     with caplog.at_level(logging.INFO, logger="llm_decpomdp"):
         load_config(find_config("demo"), overrides)
@@ -136,9 +132,7 @@ def test_a_folder_is_no_file_of_problems(tmp_path: Path, monkeypatch: pytest.Mon
         existing("afolder")
 
 
-def test_misspelt_policies_are_refused_before_the_hub(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_misspelt_policies_are_refused_before_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "hub_reachable", lambda: pytest.fail("the hub was asked"))
     with pytest.raises(ConfigError, match="unknown policy 'goldd'; did you mean 'gold'"):
         make_policy("goldd", None, None)
@@ -187,9 +181,7 @@ def doctor(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     """Return the exit code of `doctor` without the parts that take seconds."""
     for part in ("machine", "sandbox", "model"):
         monkeypatch.setattr(examine, part, lambda: iter(()))
-    with pytest.raises(SystemExit) as stop:
-        main(["doctor", *arguments])
-    return int(stop.value.code or 0)
+    return call("doctor", *arguments)
 
 
 def test_doctor_fails_if_something_that_is_requested_will_not_run(

@@ -17,10 +17,11 @@ from typer.main import get_command
 
 from llm_decpomdp import specs
 from llm_decpomdp.benchmarks.cli.command_line import spread
-from llm_decpomdp.benchmarks.cli.main import app, main
+from llm_decpomdp.benchmarks.cli.main import app
 from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from tests.documentation.blocks import blocks, reason
+from tests.support.commands import call
 from tests.support.packages import looked_up_anew, write_example
 from tests.support.processes import ROOT
 
@@ -89,9 +90,7 @@ def test_every_command_is_understood(folder: Path) -> None:
 @pytest.mark.parametrize("line", QUICK)
 def test_a_quick_command_runs(folder: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = [command for _, command in OURS if command.startswith(line)][:1]
-    with pytest.raises(SystemExit) as stop:
-        main(shlex.split(line))
-    assert stop.value.code == 0 and capsys.readouterr().out
+    assert call(*shlex.split(line)) == 0 and capsys.readouterr().out
 
 
 def test_every_make_target_of_the_pages_exists() -> None:
@@ -193,8 +192,6 @@ def test_the_configuration_of_the_first_page_learns_as_its_script_does(folder: P
     from llm_decpomdp.agents import tiny_causal_lm
 
     tiny_causal_lm("ud").save(folder / "tiny-ud")
-    with pytest.raises(SystemExit) as stop:
-        main(["train", "--config", "opposites.yaml", "--override", "output.report=false"])
-    assert stop.value.code == 0
+    assert call("train", "--config", "opposites.yaml", "--override", "output.report=false") == 0
     rows = [json.loads(line) for line in Path("runs/opposites/metrics.jsonl").open()]
     assert rows[-1]["kind"] == "eval" and rows[-1]["reward_mean"] > 0.9

@@ -7,10 +7,10 @@ import pytest
 from llm_decpomdp.benchmarks.cli.main import main
 
 
-def call(*arguments: str) -> int:
+def call(*arguments: object) -> int:
     """The exit code of a command."""
     with pytest.raises(SystemExit) as stop:
-        main(arguments)
+        main([str(argument) for argument in arguments])
     code = stop.value.code
     assert isinstance(code, int)
     return code

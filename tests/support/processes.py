@@ -1,7 +1,8 @@
-"""The checkout, and interpreters that run in it."""
+"""The checkout, interpreters that run in it, and whether a process is alive."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,3 +28,13 @@ def python(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     process = subprocess.run(command, check=False, **options)
     assert process.returncode == 0 or not check, process.stderr
     return process
+
+
+def alive(process: int) -> bool:
+    """Check whether a process is there, and no zombie that nobody waits for."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{process}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"

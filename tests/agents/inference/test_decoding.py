@@ -104,9 +104,7 @@ def inside(multiplications: int, device: torch.device = CPU) -> int:
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_one_thread_computes_little_if_threads_sleep(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_thread_computes_little_if_threads_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (inside(FEW - 1), inside(FEW), inside(1, GPU)) == (1, 3, 3)
     with pytest.raises(ZeroDivisionError), limit_threads(1, CPU):
         raise ZeroDivisionError

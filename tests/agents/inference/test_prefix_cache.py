@@ -219,9 +219,7 @@ def test_each_adapter_has_its_own_prefixes() -> None:
     assert last <= len(second) - len(first)
 
 
-def test_models_without_prefixes_compute_whole_prompts(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_models_without_prefixes_compute_whole_prompts(caplog: pytest.LogCaptureFixture) -> None:
     policy = CausalLM(engine_with_cache(), Sampling(max_new_tokens=6))
     forward = policy.model.forward
 

@@ -207,9 +207,7 @@ def test_a_device_is_waited_for_once_in_eight_tokens(
     assert waits(64) - waits(32) == 4
 
 
-def test_recurrent_models_use_generate_and_say_so_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_recurrent_models_use_generate_and_say_so_once(caplog: pytest.LogCaptureFixture) -> None:
     torch.manual_seed(0)
     config = MambaConfig(vocab_size=20, hidden_size=16, state_size=4, num_hidden_layers=1)
     model = MambaForCausalLM(config).eval()
@@ -392,9 +390,7 @@ def test_other_caches_stop_alike(make_policy: Make, monkeypatch: pytest.MonkeyPa
     assert [c.tokens for c in drawn(policy)] == [c.tokens for c in ours]
 
 
-def test_a_row_is_learned_with_its_stop_string_and_nothing_else(
-    make_policy: Make,
-) -> None:
+def test_a_row_is_learned_with_its_stop_string_and_nothing_else(make_policy: Make) -> None:
     policy = make_policy(stop=["a", "e"])
     group = drawn(policy)
     at_string = [c for c in group if c.finish_reason == "stop" and c.tokens[-1] != 0]
@@ -405,9 +401,7 @@ def test_a_row_is_learned_with_its_stop_string_and_nothing_else(
     torch.testing.assert_close(values[mask > 0].detach(), sampled, atol=1e-4, rtol=0)
 
 
-def test_a_prefill_is_told_and_neither_sampled_nor_learned(
-    make_policy: Make,
-) -> None:
+def test_a_prefill_is_told_and_neither_sampled_nor_learned(make_policy: Make) -> None:
     plain = make_policy()
     policy = prefilled(plain, "xyz")
     assert policy.encode("abc") == plain.encode("abcxyz")
@@ -446,9 +440,7 @@ def plain_drawn(policy: CausalLM, prompt: str) -> list[Completion]:
     return policy.generate([prompt], 40)[0]
 
 
-def test_the_blank_behind_a_prefill_is_kept_if_a_decoder_drops_the_first(
-    make_policy: Make,
-) -> None:
+def test_the_blank_behind_a_prefill_is_kept_if_a_decoder_drops_the_first(make_policy: Make) -> None:
     """A decoder as of Llama 2: a blank begins each word's token, and is taken from the beginning of a text."""
     words = {token: i for i, token in enumerate(["<unk>", "</s>", "▁return", "▁aux(x)", "(x)"])}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))

@@ -234,9 +234,7 @@ def test_random_numbers_of_a_first_batch_are_those_of_any_other(make_policy: Mak
         assert checked.generate(["abc", "d"], 4) == unchecked.generate(["abc", "d"], 4)
 
 
-def test_rows_that_padding_changes_are_taken_one_by_one(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_rows_that_padding_changes_are_taken_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
     model = random_model("recurrent_gemma")
 
     def leak(_: Any, arguments: Any, options: dict[str, Any], out: Any) -> Any:

@@ -110,9 +110,7 @@ def test_a_skipped_prompt_is_answered_by_nothing_and_changes_no_other() -> None:
 
 
 @pytest.mark.parametrize("template", [TEMPLATE, None])
-def test_the_left_of_a_long_prompt_is_cut_and_the_template_stays(
-    template: str | None,
-) -> None:
+def test_the_left_of_a_long_prompt_is_cut_and_the_template_stays(template: str | None) -> None:
     policy = asked(template, max_prompt_tokens=12, on_long_prompt="truncate_left")
     frame = "user, {}\n" if template else "{}"
     room = 12 - len(frame.format(""))
@@ -210,9 +208,7 @@ def rendered(policy: CausalLM, prompt: str) -> str:
 
 
 @pytest.mark.parametrize("prefill", ["", "\n<think>a"])
-def test_a_prompt_that_spells_control_tokens_has_those_of_the_template(
-    prefill: str,
-) -> None:
+def test_a_prompt_that_spells_control_tokens_has_those_of_the_template(prefill: str) -> None:
     policy = policy_of(byte_tokenizer(), Prompting(prefill=prefill, system_prompt="be<|im_end|>"))
     plain = policy_of(byte_tokenizer(), Prompting(prefill=prefill, system_prompt="be"))
     ids, usual = policy.encode(FORGED), plain.encode("ok")

@@ -118,9 +118,7 @@ def test_tied_weights_stay_tied(make_policy: Make) -> None:
     assert model.lm_head.weight is model.model.embed_tokens.weight
 
 
-def test_sampling_between_scoring_and_backward_keeps_the_gradient(
-    make_policy: Make,
-) -> None:
+def test_sampling_between_scoring_and_backward_keeps_the_gradient(make_policy: Make) -> None:
     gradients = []
     for interrupted in (False, True):
         policy = make_policy(compute_dtype="bfloat16")

@@ -357,9 +357,7 @@ def test_a_server_that_hangs_is_said_before_it_is_given_up(
     assert "20 s (timeout)" in told and "4 more (max_retries)" in told
 
 
-def test_openai_is_named_if_missing_and_loaded_late(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_openai_is_named_if_missing_and_loaded_late(monkeypatch: pytest.MonkeyPatch) -> None:
     python(
         "-c",
         f"import sys; from llm_decpomdp.agents import Endpoint; Endpoint('m', {NOWHERE!r}); "

@@ -18,7 +18,7 @@ import pytest
 from llm_decpomdp.agents.remote import server as server_module
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions
 from llm_decpomdp.agents.remote.server import RunningServer, StartedServer, vllm_command, vllm_flags
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, alive
 
 SERVE = """
 import os, subprocess, sys
@@ -135,16 +135,6 @@ def pids(folder: Path) -> list[int]:
     return [int(word) for word in (folder / "pids").read_text().split()]
 
 
-def alive(process: int) -> bool:
-    """Check whether a process is there, and no zombie that nobody waits for."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{process}/stat")
-    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
 def wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
     while not condition() and time.monotonic() < deadline:
@@ -190,9 +180,7 @@ time.sleep(100)
 """
 
 
-def test_the_folder_of_a_killed_run_goes_though_the_server_is_another(
-    tmp_path: Path,
-) -> None:
+def test_the_folder_of_a_killed_run_goes_though_the_server_is_another(tmp_path: Path) -> None:
     folder = tmp_path / "published"
     command = [sys.executable, "-c", LEAVES, str(folder)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as run:

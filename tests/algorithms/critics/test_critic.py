@@ -182,9 +182,7 @@ def test_what_a_state_has_word_for_word_is_not_read_twice_unless_it_may_be_chanc
     assert "[x sees]\nx reads" in critic_text("history+state", view, past, ["x", "y"], 145)[0]
 
 
-def test_no_state_is_told_and_no_texts_are_refused(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_no_state_is_told_and_no_texts_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         learner(HashedParts(), critic="joint").update(chains(EchoEnv(2)))
     assert "histories alone" in caplog.text

@@ -153,9 +153,7 @@ def test_rollouts_go_to_the_first_process_and_metrics_to_all(pair: Path) -> None
     assert of_both(pair, "collected.pt") == [([0, 1, 0, 1], 0), ([], 0)]
 
 
-def test_a_terminated_process_ends_the_others_and_saves_what_is_complete(
-    pair: Path,
-) -> None:
+def test_a_terminated_process_ends_the_others_and_saves_what_is_complete(pair: Path) -> None:
     newest = checkpoint.latest(pair / "broken/checkpoints")
     assert newest is not None and newest.name == "update-000002"
     assert (pair / "process_1/broken.txt").read_text() == "Interrupted"

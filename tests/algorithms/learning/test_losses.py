@@ -102,9 +102,7 @@ def test_the_divergence_has_the_gradient_of_the_exact_one_over_whole_sequences()
 
 
 @pytest.mark.parametrize("padding", [(5.0, -7.0), (-math.inf, -math.inf)])
-def test_padding_is_no_part_of_the_divergence(
-    padding: tuple[float, float],
-) -> None:
+def test_padding_is_no_part_of_the_divergence(padding: tuple[float, float]) -> None:
     log_probs = torch.tensor([[-1.0, -2.0, padding[0]]], requires_grad=True)
     reference = torch.tensor([[-1.5, -1.0, padding[1]]])
     mask = torch.tensor([[1.0, 1.0, 0.0]])

@@ -94,9 +94,7 @@ def test_the_returns_of_a_tree_are_those_of_the_team_that_played_it() -> None:
     assert {(p.winner["x"].text, p.gap, p.opponent) for p in found[0]} == {("bb", 2.0, "winner")}
 
 
-def test_a_history_has_its_visit_and_forgets_older_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_history_has_its_visit_and_forgets_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     visits = [rollout_of(OWN, JOINT, [float(n), 0.0]) for n in range(4)]
     expected = {1: [0, 1, 2, 3], 2: [0, 0, 1, 2], None: [0, 0, 0, 0]}
     for age, rewards in expected.items():

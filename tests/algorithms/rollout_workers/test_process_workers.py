@@ -22,7 +22,7 @@ from llm_decpomdp.completion import PromptTooLong
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import Run, build, on_call, rows, weights
-from tests.support.processes import ROOT, python
+from tests.support.processes import ROOT, alive, python
 
 OPTIONS: dict[str, Any] = {
     "rollout_batch_size": 2,
@@ -198,13 +198,3 @@ def test_a_worker_ends_at_once_when_the_process_that_learns_is_killed(tmp_path: 
         time.sleep(0.05)
     assert not alive(worker)
     assert not Path(done.stdout.strip()).exists()
-
-
-def alive(process: int) -> bool:
-    """Check whether a process is there, and no zombie that nobody waits for."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{process}/stat")
-    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"

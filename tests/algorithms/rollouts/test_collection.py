@@ -99,9 +99,7 @@ def test_advantages_of_rewards_are_those_of_difference_rewards(
 
 
 @pytest.mark.parametrize("num_agents", [2, 8, 16])
-def test_what_partners_earn_by_themselves_is_no_noise_for_any_team(
-    num_agents: int,
-) -> None:
+def test_what_partners_earn_by_themselves_is_no_noise_for_any_team(num_agents: int) -> None:
     rng = np.random.default_rng(2)
     worths = rng.normal(size=(num_agents, 4))
     pairing = common(4, num_agents, 1, rng)

@@ -397,9 +397,7 @@ def test_what_waits_has_so_many_processes(tmp_path: Path, monkeypatch: pytest.Mo
         lagged(tmp_path, 1).resume()
 
 
-def test_a_longer_run_learns_from_present_weights_where_none_waited(
-    tmp_path: Path,
-) -> None:
+def test_a_longer_run_learns_from_present_weights_where_none_waited(tmp_path: Path) -> None:
     lagged(tmp_path, batches=BATCHES[:3], checkpoint_every=3).run_updates()
     longer = lagged(tmp_path)
     longer.resume()

@@ -100,9 +100,7 @@ def test_where_no_problem_is_left_the_rest_stays(monkeypatch: pytest.MonkeyPatch
     assert found[:2] == ([[7, 1, 2, 3, 4]], [[7]])
 
 
-def test_rollout_batches_have_their_own_replacements(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rollout_batches_have_their_own_replacements(monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = [PROBLEMS[4:8:2], PROBLEMS[5:8:2]]
     kept, further, requests = resample(monkeypatch, PROBLEMS[:4], 2, fresh, size=2)
     assert [(request.round, request.shard) for request in requests] == [

@@ -201,9 +201,7 @@ def test_a_signal_that_is_ignored_as_under_nohup_stops_nothing(tmp_path: Path) -
         signal.signal(signal.SIGHUP, previous)
 
 
-def test_checkpoints_by_time_follow_any_update_and_change_nothing(
-    tmp_path: Path,
-) -> None:
+def test_checkpoints_by_time_follow_any_update_and_change_nothing(tmp_path: Path) -> None:
     runs = {
         minutes: build(tmp_path / str(minutes), eval_every=1, checkpoint_minutes=minutes)
         for minutes in (0, 1e-9, 10)

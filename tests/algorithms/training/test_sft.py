@@ -100,9 +100,7 @@ def test_agents_that_share_a_policy_teach_it_both() -> None:
     assert mean == pytest.approx(torch.stack(losses).sum().item() / 11)
 
 
-def test_what_is_unwritable_or_of_others_is_left_out(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_what_is_unwritable_or_of_others_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     team = pupils()
     long = (SFTExample("x", "a", "abab"),)
     assert SupervisedTraining(team, [*LESSONS, long], options(batch_size=1)).total == 3
@@ -242,9 +240,7 @@ def test_its_rows_come_first_and_between_two_evaluations(tmp_path: Path) -> None
     assert phases == {"train", "eval"}
 
 
-def test_every_key_of_its_rows_is_documented_and_documented_keys_occur(
-    tmp_path: Path,
-) -> None:
+def test_every_key_of_its_rows_is_documented_and_documented_keys_occur(tmp_path: Path) -> None:
     trainer = warm(tmp_path)
     trainer.run_updates()
     rows = [json.loads(line) for line in trainer.folder.metrics.open()]

@@ -75,9 +75,7 @@ def test_without_learning_all_evaluations_are_equal(tmp_path: Path) -> None:
     assert still.load_best()["update"] == 0  # the first of equal ones
 
 
-def test_the_best_policies_are_kept_beside_checkpoints_and_can_be_loaded(
-    tmp_path: Path,
-) -> None:
+def test_the_best_policies_are_kept_beside_checkpoints_and_can_be_loaded(tmp_path: Path) -> None:
     trainer = build(
         tmp_path,
         keep_best=True,

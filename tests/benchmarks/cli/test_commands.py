@@ -248,9 +248,7 @@ def test_gold_plays_families_to_full_marks(family: str, capsys: pytest.CaptureFi
     assert f"total reward {FAMILIES[family]:.2f} in 1 turns" in shown
 
 
-def test_doctor_tries_the_sandbox_and_names_gaps(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_doctor_tries_the_sandbox_and_names_gaps(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("doctor") == 0
     shown = capsys.readouterr().out
     assert "ok       sandbox: runs a program" in shown

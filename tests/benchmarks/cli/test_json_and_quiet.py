@@ -15,15 +15,9 @@ import pytest
 from llm_decpomdp.benchmarks.cli.command_line import with_output_options
 from llm_decpomdp.benchmarks.cli.commands import WITH_RESULTS
 from llm_decpomdp.benchmarks.cli.console import give_result
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.specs import registered_ids, spec
 from llm_decpomdp.utils.storage import to_json
-
-
-def call(*words: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    return int(end.value.code or 0)
+from tests.support.commands import call
 
 
 def test_a_result_is_the_only_text_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,9 +62,7 @@ def test_values_of_results_become_json() -> None:
     assert to_json([value]) == [{"path": "a/b", "number": {"1": 0.5, "x": [None, None, True]}}]
 
 
-def test_the_list_has_a_sentence_for_each_environment(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_list_has_a_sentence_for_each_environment(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("list", "--json", "--quiet") == 0
     found = json.loads(capsys.readouterr().out)
     # Other tests may have registered environments of their own in this process.

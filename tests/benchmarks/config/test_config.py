@@ -83,9 +83,7 @@ def test_text_stays_as_it_is_written() -> None:
     assert load_config(None, ["output.name=none"]).output.name is None
 
 
-def test_more_arguments_of_environments_are_merged(
-    write: Callable[[str], Path],
-) -> None:
+def test_more_arguments_of_environments_are_merged(write: Callable[[str], Path]) -> None:
     path = write("env: {id: bugfix-v0, options: {bugs: 3, spread: across}}")
     text = ["dataset.train_split=train", "dataset.eval_split=test", "env.options.bugs=2"]
     config = load_config(path, text)

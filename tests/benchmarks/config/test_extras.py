@@ -134,9 +134,7 @@ def test_a_report_says_where_its_figures_would_stand(outcomes: dict[str, tuple[i
     assert "<svg" not in page
 
 
-def test_an_old_python_is_told_that_learners_need_newer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_old_python_is_told_that_learners_need_newer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 10, 13))
     assert missing_packages(["torch"]) == (
         "this needs torch, which is not installed: learners need Python 3.11 or newer"

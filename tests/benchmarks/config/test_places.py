@@ -13,7 +13,6 @@ import pytest
 
 from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.cli.console import prepare_process
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
@@ -21,6 +20,7 @@ from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.suites.job import make_jobs
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from llm_decpomdp.utils.storage import RunFolder
+from tests.support.commands import call
 from tests.support.processes import ROOT
 
 TEST = "def check(candidate):\n    assert candidate() == {number}\n"
@@ -185,9 +185,7 @@ def test_the_recipe_for_problems_of_ones_own_works(
     Path("problems.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
     own = [item for item in quick if not item.startswith("dataset")]
     for command in (audit[1:], [*training[1:], *own, "output.report=false"]):
-        with pytest.raises(SystemExit) as left:
-            main(command)
-        assert left.value.code == 0
+        assert call(*command) == 0
     data = RunFolder(Path(str(own[-2]).partition("=")[2]) / "run").read_manifest()["data"]
     assert (data["train"]["rows"], data["eval"]["rows"]) == (4, 1)
     assert data["train"]["source"] == str(project / "problems.jsonl")

@@ -221,9 +221,7 @@ def test_a_reference_is_a_copy_of_all_trained_weights() -> None:
     assert by_hand(adapters=1, reference=True).state_bytes()["reference"] == 0
 
 
-def test_what_cannot_fit_is_refused_with_advice(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_cannot_fit_is_refused_with_advice(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("plan", GPU, "--gpus", "1xh100", "--override", "dataset.source=bundled") == 2
     error = capsys.readouterr().err
     assert "does not fit on 1xh100" in error and "40.6 are missing" in error
@@ -233,9 +231,7 @@ def test_what_cannot_fit_is_refused_with_advice(
         lines("4090", "model.name=Qwen/Qwen2.5-32B")
 
 
-def test_the_command_prints_the_plan_with_assumptions(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_command_prints_the_plan_with_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["plan", GPU, "--gpus", "64xh100", "--override", "dataset.source=bundled", LORA]
     assert call(*line, "--assume", "prompt=300", "--assume", "memory=70") == 0
     text = capsys.readouterr().out

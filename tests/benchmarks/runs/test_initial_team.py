@@ -11,10 +11,10 @@ import torch
 
 from llm_decpomdp.agents.saved_team import load_saved_team
 from llm_decpomdp.algorithms.training import checkpoint
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
 from tests.benchmarks.runs.conftest import Runs
+from tests.support.commands import call
 
 SHORT = [
     "output.report=false",
@@ -25,13 +25,6 @@ SHORT = [
 LOUD = ["algorithm.name=mareinforce", "algorithm.truncation.mode=penalise"]
 LOUD += ["algorithm.truncation.overlong_penalty=1", "algorithm.normalize_advantages=false"]
 STILL = "algorithm.learning_rate=0"
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert isinstance(stop.value.code, int)
-    return stop.value.code
 
 
 def begin(runs: Runs, *more: str) -> None:

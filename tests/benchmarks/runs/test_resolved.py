@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.benchmarks import load_config, train
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.cli.run_text import describe_cost
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import read_config
@@ -17,6 +16,7 @@ from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.runs import setup
 from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.env import DecPOMDPEnv
+from tests.support.commands import call
 
 Counts = Counter[str]
 
@@ -40,34 +40,26 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
     return counts
 
 
-def command(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    assert isinstance(end.value.code, int)
-    return end.value.code
-
-
 def test_a_run_builds_each_environment_once_and_reads_its_team_once(
     quick: list[str], tmp_path: Path, counts: Counts
 ) -> None:
     more = ["output.report=false", "output.save_final_model=true", "output.checkpoint_every=1"]
     overrides = [*quick, *more, "algorithm.max_updates=1"]
-    assert command("train", "--config", "demo", "--override", *overrides) == 0
+    assert call("train", "--config", "demo", "--override", *overrides) == 0
     assert counts == {"environments": 2, "teams": 1}
     counts.clear()
     assert (
-        command("train", "--resume", f"{tmp_path}/run", "--override", "algorithm.max_updates=2")
-        == 0
+        call("train", "--resume", f"{tmp_path}/run", "--override", "algorithm.max_updates=2") == 0
     )
     assert counts == {"environments": 2, "teams": 1}
     counts.clear()
     again = ["--override", f"output.base_dir={tmp_path}", "output.name=again"]
-    assert command("train", "--from", f"{tmp_path}/run", *again) == 0
+    assert call("train", "--from", f"{tmp_path}/run", *again) == 0
     assert counts == {"environments": 2, "teams": 2}  # as declared, and as trained
 
 
 def test_a_dry_run_builds_and_reads_as_much(quick: list[str], counts: Counts) -> None:
-    assert command("train", "--config", "demo", "--dry-run", "--override", *quick) == 0
+    assert call("train", "--config", "demo", "--dry-run", "--override", *quick) == 0
     assert counts == {"environments": 2, "teams": 1}
 
 

@@ -131,9 +131,7 @@ LESSONS: list[dict[str, Any]] = [
 ]
 
 
-def test_steps_of_a_warm_start_rise_in_tensorboard(
-    tmp_path: Path,
-) -> None:
+def test_steps_of_a_warm_start_rise_in_tensorboard(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     for rows in (LESSONS[:2], LESSONS[2:]):  # the run goes on within its warm start
         track({"tensorboard": True}, folder, rows)
@@ -189,9 +187,7 @@ def test_a_resumed_run_goes_on_in_the_tracker(
     assert kept == [first, later]
 
 
-def test_a_tracker_that_fails_is_left_out(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_tracker_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     broken = Mock()
     broken.log.side_effect = ConnectionError("no way")
     feed = Feed("wandb", broken)

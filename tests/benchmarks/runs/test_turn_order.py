@@ -6,18 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp.benchmarks.cli.main import main
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from tests.benchmarks.runs.conftest import Runs
+from tests.support.commands import call
 
 ORDER = ["env.order=[aux_0,main_0]", "output.report=false", "evaluation.num_tasks=1"]
 ORDER += ["algorithm.group_size=2", "algorithm.max_updates=1"]
-
-
-def call(*arguments: object, code: int = 0) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    assert stop.value.code == code
 
 
 @pytest.mark.parametrize(
@@ -46,8 +40,8 @@ def test_commands_after_a_run_accept_turns(runs: Runs, tmp_path: Path) -> None:
         more = [f"output.name={name}", f"seed={seed}", "output.save_final_model=true"]
         runs.train(*ORDER, plan, *more, config="demo")
     folder, other = tmp_path / "run", tmp_path / "other"
-    call("report", folder)
-    call("export", folder, "--to", "jsonl", "--output", tmp_path / "rows.jsonl")
-    call("analyze", "credit", folder, code=2)
-    call("analyze", "crossplay", folder, other, "--tasks", 1)
-    call("check", "rewards", folder)
+    assert call("report", folder) == 0
+    assert call("export", folder, "--to", "jsonl", "--output", tmp_path / "rows.jsonl") == 0
+    assert call("analyze", "credit", folder) == 2
+    assert call("analyze", "crossplay", folder, other, "--tasks", 1) == 0
+    assert call("check", "rewards", folder) == 0
