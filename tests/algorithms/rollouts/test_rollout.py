@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from llm_decpomdp.algorithms import Rollout, RolloutOptions, Start, collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Timer
+from llm_decpomdp.algorithms.rollouts.rollout import Timer, step_branches
 from llm_decpomdp.branching import branch
+from llm_decpomdp.completion import Completion
 from llm_decpomdp.policy import distinct_policies
 from tests.algorithms.conftest import Script
 
@@ -195,3 +198,48 @@ def test_environments_of_no_text_team_are_refused(make_env: Any, fault: str, mat
 
     with pytest.raises((ValueError, TypeError), match=match):
         play(Faulty(2), scripts())
+
+
+# Rewards of environments that are no numbers
+
+
+class Paying:
+    """Pays every agent the same, once."""
+
+    def __init__(self, reward: Any) -> None:
+        self.reward = reward
+        self.agents = ["x", "y"]
+
+    def __deepcopy__(self, memo: Any) -> Paying:
+        return Paying(self.reward)
+
+    def step(self, actions: dict[str, str]) -> tuple[Any, ...]:
+        agents, self.agents = self.agents, []
+        kinds = ("", self.reward, True, False, {})
+        return tuple(dict.fromkeys(agents, value) for value in kinds)
+
+
+def reward_of(value: Any) -> float:
+    samples: Any = [{"x": (Completion("a"),), "y": (Completion("b"),)}]
+    env: Any = Paying(value)
+    ((outcome,),) = step_branches([env], samples, [((0, 0),)])
+    assert type(outcome.reward) is float
+    return outcome.reward
+
+
+NOT_FINITE = [math.nan, math.inf, np.float32("inf")]
+
+
+@pytest.mark.parametrize("value", [None, "1", [1.0], {"x": 1.0}, *NOT_FINITE])
+def test_a_reward_that_is_no_finite_number_is_named(value: Any) -> None:
+    kind, found = (ValueError, "(nan|inf)") if value in NOT_FINITE else (TypeError, r".*step\(\)")
+    with pytest.raises(kind, match=f"the reward of 'x' must be a finite number, got {found}"):
+        reward_of(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1, True, np.float32(1.0), np.int64(1), np.bool_(True), np.array(1.0), torch.tensor(1.0)],
+)
+def test_numbers_of_all_kinds_are_rewards(value: Any) -> None:
+    assert reward_of(value) == 1.0

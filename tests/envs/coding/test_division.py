@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import llm_decpomdp
+from llm_decpomdp.benchmarks.audit.run import audit
 from llm_decpomdp.envs import CodeTask, Sandbox, measure_divisions
 from llm_decpomdp.envs.coding.division import (
     Division,
@@ -19,6 +21,7 @@ from llm_decpomdp.envs.coding.roles import coding_team
 from llm_decpomdp.envs.datasets.humaneval import code_task
 from llm_decpomdp.envs.source_code.function_extraction import KINDS
 from tests.envs.coding.lone_policies import lone_policies
+from tests.envs.own_rows import write_lines
 from tests.support.programs import check
 
 WORDS = check(
@@ -141,3 +144,43 @@ def bounds(tasks: list[CodeTask], names: list[str]) -> float:
         own = [r for (n, _), r in zip(every, rewards, strict=True) if n == name]
         assert sum(r >= 0.5 - 1e-9 for r in own) > len(own) / 2, (name, own)
     return max(rewards)
+
+
+# Tasks of the families whose reward is for shared work
+
+
+ROW = {"prompt": "def f(s):\n    pass\n", "test": WORDS, "entry_point": "f"}
+REAL = {**ROW, "task_id": "real", "aux": PART, "main": REST}
+WHOLE = {
+    **ROW,
+    "task_id": "whole",
+    "aux": ALL.format("aux"),
+    "main": "def f(s):\n    return aux(s)\n",
+}
+ALONE = {**ROW, "task_id": "alone", "canonical_solution": "    return 0\n"}
+
+
+def test_rows_that_cannot_be_divided_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    source = str(write_lines(tmp_path / "problems.jsonl", [REAL, WHOLE, ALONE]))
+    env = llm_decpomdp.make("coophumaneval-v1", source=source)
+    assert [task.task_id for task in env.tasks.tasks] == ["real"]
+    excluded = env.metadata["data"]["excluded"]
+    assert excluded["whole"].startswith("0% of its tests are shared work")
+    assert excluded["alone"].startswith("no division of it is known")
+    result = audit("coophumaneval-v1", source, repeats=2)
+    texts = {remark.task_id: remark.text for remark in result.remarks if not remark.fault}
+    assert texts["real"] == "its division is real: 5 of 6 tests are shared work"
+    assert texts["whole"] == excluded["whole"] and result.healthy
+
+
+def test_a_file_without_a_divisible_row_is_refused(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "problems.jsonl", [WHOLE])
+    env = llm_decpomdp.make("coophumaneval-v1", source=str(path))
+    with pytest.raises(ValueError, match=r"has no task to divide: .'whole': '0% of its tests"):
+        env.reset(seed=0)
+
+
+def test_the_bundled_rows_are_divisible() -> None:
+    for name, rows in (("coophumaneval", 75), ("humaneval", 129), ("mbpp", 17)):
+        tasks = llm_decpomdp.make(f"{name}-v1", source="bundled").tasks
+        assert len(tasks) >= rows and tasks.excluded
