@@ -19,13 +19,13 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from importlib.util import find_spec
 
 from llm_decpomdp.envs.datasets.humaneval import MAX_PROMPT_LENGTH
 from llm_decpomdp.envs.datasets.loading import SOURCES, Dataset, idle_functions, load
 from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES, BadRow, Row, bundled_rows, text_field
 from llm_decpomdp.envs.sandbox import Tests
 from llm_decpomdp.envs.sandbox.syntax import names
-from llm_decpomdp.envs.sandbox.worker_process import is_installed
 from llm_decpomdp.envs.source_code.classes import (
     FunctionNode,
     Outline,
@@ -140,7 +140,7 @@ def load_classes(
     reasons = {
         task.task_id: f"needs {', '.join(names)}, not installed here: {remedy}"
         for task in classes
-        if (names := [name for name in task.packages if not is_installed(name)])
+        if (names := [name for name in task.packages if find_spec(name) is None])
     }
     if refuse is not None and str(source) not in SOURCES:
         reasons |= refuse([task for task in classes if task.task_id not in reasons])
@@ -290,7 +290,8 @@ def _cases(module: ast.Module) -> Iterator[tuple[str, str, FunctionNode]]:
     classes = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
     for name, node in classes.items():
         line = list(_ancestry(node, classes))
-        if any(_is_test_case(base) for ancestor in line for base in ancestor.bases):
+        bases = [ast.unparse(base) for ancestor in line for base in ancestor.bases]
+        if any(base.rpartition(".")[2].endswith("TestCase") for base in bases):
             methods: dict[str, FunctionNode] = {}
             for ancestor in reversed(line):
                 methods |= {s.name: s for s in ancestor.body if isinstance(s, FunctionNode)}
@@ -326,10 +327,6 @@ class _Changing(ast.NodeTransformer):
             call.args.insert(0, call.func)
             call.func = ast.Name("__changing__", ast.Load())
         return self.generic_visit(node)
-
-
-def _is_test_case(base: ast.expr) -> bool:
-    return ast.unparse(base).rpartition(".")[2].endswith("TestCase")
 
 
 def _text(case: str, name: str, node: FunctionNode, test: str) -> str:

@@ -99,7 +99,8 @@ def halves(
 
 
 def _share(task: ProbeTask, words: Words) -> float:
-    return _said(task, words) / len(words)
+    pairs = zip(words, task.letters, strict=True)
+    return sum(word == letter for word, letter in pairs) / len(words)
 
 
 def turns(
@@ -182,11 +183,6 @@ def delayed(
     points = Points(partial(last_answer, SECRETS), offset)
     mode = CueObservations(password=ASK)
     return probe_env("delayed", tasks, points, discount, render_mode, mode, num_turns=2)
-
-
-def _said(task: ProbeTask, words: Words) -> int:
-    """Count the agents whose answer is their letter, and nothing more."""
-    return sum(word == letter for word, letter in zip(words, task.letters, strict=True))
 
 
 # Probes of credit: what team-mates do to the reward that an agent learns from

@@ -17,7 +17,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -260,11 +259,6 @@ def _environment(settings: WorkerSettings) -> dict[str, str]:
 
 
 # Installed packages that programs may import
-
-
-def is_installed(module: str) -> bool:
-    """Check whether a top-level module can be imported here, without importing it."""
-    return find_spec(module) is not None
 
 
 @lru_cache(maxsize=64)

@@ -99,7 +99,8 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
     entry_point: Any = None
     in_place: InPlace | None = None
     if channel.SAME <= kind < channel.ALTERED:
-        in_place = InPlace(kind, constants(_compile(*_last(request))))
+        origin, code = request["segments"][-1]
+        in_place = InPlace(kind, constants(_compile(code, f"<{origin}>")))
     module = type(sys)("__program__")
     # Dataclasses and pickle look their class's module up, and `timeit` takes names from the main one.
     sys.modules[module.__name__] = sys.modules["__main__"] = module
@@ -136,12 +137,6 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
         return program, scope["make"](entry_point)
     function = program[request["entry_point"]]
     return program, function if in_place is None else in_place.replace(function)
-
-
-def _last(request: dict[str, Any]) -> tuple[str, str]:
-    """Return the code of the entry point's author, and its file name."""
-    origin, code = request["segments"][-1]
-    return code, f"<{origin}>"
 
 
 # A mutant run loads the same code again in the same process.
