@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.losses import LossInputs as LossInputs
     from llm_decpomdp.algorithms.learning.losses import LossOutputs as LossOutputs
     from llm_decpomdp.algorithms.rollout_workers.base import WorkerState as WorkerState
-    from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
-        LocalRolloutWorker as LocalRolloutWorker,
-    )
     from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts as collect_rollouts
     from llm_decpomdp.algorithms.rollouts.rollout import Group as Group
     from llm_decpomdp.algorithms.rollouts.rollout import Rollout as Rollout
@@ -36,9 +33,11 @@ if TYPE_CHECKING:
     )
     from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation as PeriodicEvaluation
     from llm_decpomdp.algorithms.training.rollout_source import RolloutSource as RolloutSource
+    from llm_decpomdp.algorithms.training.rollout_source import SampledSource as SampledSource
     from llm_decpomdp.algorithms.training.run_log import RunLog as RunLog
-    from llm_decpomdp.algorithms.training.trainer import SampledSource as SampledSource
     from llm_decpomdp.algorithms.training.trainer import Trainer as Trainer
+    from llm_decpomdp.algorithms.training.worker_source import WorkerEvaluation as WorkerEvaluation
+    from llm_decpomdp.algorithms.training.worker_source import WorkerSource as WorkerSource
     from llm_decpomdp.utils.storage import RunFolder as RunFolder
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -27,7 +27,8 @@ from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.sources import add_wrappers
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
-from llm_decpomdp.algorithms.training.trainer import SampledSource, Trainer
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.worker_source import WorkerSource
 from llm_decpomdp.envs.probes.known import PROBES
 from studies.hypotheses.training import every_start, value
 
@@ -77,7 +78,7 @@ def train(arm: str, seed: int, updates: int) -> None:
     kind = InFlightWorkers if options.in_flight else ProcessRolloutWorkers
     worker = kind(partial(state, seed), 1)
     batches = [every_start(env)] * updates
-    sampled = SampledSource(env, here.team, worker, learner, options, batches)
+    sampled = WorkerSource(worker, env, here.team, learner, options, batches)
     source = add_wrappers(sampled, env, here.team, learner, options, can_prefetch=True)
     begin = time.perf_counter()
     Trainer(here.env, here.team, learner, source, options, [rows]).train()

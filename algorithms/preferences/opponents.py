@@ -11,19 +11,20 @@ import numpy as np
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.preferences.options import CURRENT, HISTORY, PreferenceOptions
 from llm_decpomdp.algorithms.preferences.stored import tokenize
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import (
-    UpdateBatch,
-    UpdateRequest,
-    seed_streams,
-)
 from llm_decpomdp.algorithms.rollouts.checks import require_short, run_cost
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
+from llm_decpomdp.algorithms.rollouts.play import seed_update
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions, TrainerOptions
 from llm_decpomdp.algorithms.training.metrics import count_tokens
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SourceWrapper, TrainBatch
+from llm_decpomdp.algorithms.training.rollout_source import (
+    NumberedBatch,
+    RolloutSource,
+    SourceWrapper,
+    TrainBatch,
+    UpdateRequest,
+)
 from llm_decpomdp.policy import Policy, Team, TrainablePolicy, policy_attribute
-from llm_decpomdp.seeding import stream
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class OpponentSource(SourceWrapper):
             if isinstance(policy, TrainablePolicy)
             and not _share_vocabulary(policy, opponents[agent])
         }
-        self._rng = np.random.default_rng(0)
+        self._rng: np.random.Generator | None = None
         if self._tokenizers:
             logger.warning(
                 "completions of the opponent are tokenized again for %s: its models have another vocabulary",
@@ -70,10 +71,10 @@ class OpponentSource(SourceWrapper):
 
     def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample the starts of a request, and the same starts with the opponents."""
-        rollout_batches = iter(request.rollout_batches(self.options))  # without the empty ones
+        sampled = self.source.collect(request, timer).shard
         shard = [
-            self.add_opponents(next(rollout_batches), rollouts, timer) if rollouts else []
-            for rollouts in self.source.collect(request, timer).shard
+            self.add_opponents(request, batch, rollouts, timer) if rollouts else []
+            for batch, rollouts in zip(request.shard, sampled, strict=True)
         ]
         return TrainBatch(shard, [shard])
 
@@ -83,17 +84,21 @@ class OpponentSource(SourceWrapper):
         return {**self.source.metrics(batch), "comparator_tokens": count_tokens(rollouts)}
 
     def add_opponents(
-        self, rollout_batch: UpdateBatch, rollouts: Sequence[Rollout], timer: Timer
+        self,
+        request: UpdateRequest,
+        batch: NumberedBatch,
+        rollouts: Sequence[Rollout],
+        timer: Timer,
     ) -> list[Rollout]:
         """Return the rollouts of a rollout batch, each with a rollout of the opponents from its start.
 
         In a tree the opponents play a whole tree, as later rewards count there; otherwise only the first turn.
         """
-        options = self.options
-        seed, names, index = rollout_batch.seed, rollout_batch.names, rollout_batch.index
-        if rollout_batch.has_own_streams:
-            seed_streams(self.env, self.opponents, seed, "comparator", *names, index=index)
-            self._rng = stream(seed, "comparator handoff", *names, index)
+        options, (index, starts) = self.options, batch
+        update, round = request.update, request.round
+        self._rng = seed_update(
+            self.env, self.opponents, options, update, index, round, self._rng, "comparator"
+        )
         rollout_options: RolloutOptions = options
         if options.mode != "tree":
             # Pairs are made of the first group, and this threshold ends every rollout after it.
@@ -105,7 +110,7 @@ class OpponentSource(SourceWrapper):
         opponent_rollouts = collect_rollouts(
             self.env,
             self.opponents,
-            rollout_batch.starts,
+            starts,
             rollout_options,
             group_size=options.group_size,
             rng=self._rng,

@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start, Timer
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    TrainBatch,
+    UpdateRequest,
+)
 from llm_decpomdp.completion import Completion
 from llm_decpomdp.dialogue import reads_history
 from llm_decpomdp.policy import Team, TrainablePolicy, policy_attribute

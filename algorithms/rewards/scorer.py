@@ -18,11 +18,15 @@ from llm_decpomdp.algorithms.rewards.comparisons import (
     use_scores_as_rewards,
 )
 from llm_decpomdp.algorithms.rewards.reward_model import Features, RewardModel, fit_reward_model
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.training.metrics import turn_mean
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SourceWrapper, TrainBatch
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    SourceWrapper,
+    TrainBatch,
+    UpdateRequest,
+)
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.policy import ReferencedPolicy, Team, distinct_policies, policy_attribute
 

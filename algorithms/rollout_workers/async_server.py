@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from multiprocessing.pool import ThreadPool
 
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
-from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, WorkerState
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, RolloutWorker, WorkerState
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
 from llm_decpomdp.algorithms.rollout_workers.pool import update_servers
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
 from llm_decpomdp.algorithms.rollouts.lanes import is_remote
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
 from llm_decpomdp.policy import TrainablePolicy, shared_engine
@@ -19,7 +18,7 @@ Sample = Callable[[Sequence[RolloutBatch], Timer], list[list[Rollout]]]
 PATIENCE = 5.0  # seconds that the thread has to end after `close`
 
 
-class AsyncServerRollouts(LocalRolloutWorker):
+class AsyncServerRollouts(RolloutWorker):
     """Samples batches one after the other, with policies that learn in this process and are sampled at servers.
 
     Prefetched batches are sampled in a thread, which waits for the servers while the models learn. The thread
@@ -28,8 +27,10 @@ class AsyncServerRollouts(LocalRolloutWorker):
     `samplers` are those of the team's engines, by agent.
     """
 
+    in_workers = False
+
     def __init__(self, state: WorkerState, samplers: Mapping[str, RemoteSampler]) -> None:
-        super().__init__(state)
+        self.state = state
         self.samplers = list(dict.fromkeys(samplers.values()))
         self._prefetched: PrefetchedRollouts | None = None
 
@@ -47,17 +48,21 @@ class AsyncServerRollouts(LocalRolloutWorker):
             return
         for sampler in self.samplers:
             sampler.proves_later = True
-        self._prefetched = PrefetchedRollouts(super().run_batches, batches)
+        self._prefetched = PrefetchedRollouts(self._play, batches)
 
     def run_batches(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
         """Sample batches, or wait for prefetched ones; return the rollouts of each, in order."""
         if self._prefetched is None:
-            return super().run_batches(batches, timer)
+            return self._play(batches, timer)
         rollouts = self._prefetched.result(batches, timer)
         self._stop()
         for sampler in self.samplers:
             sampler.prove()
         return rollouts
+
+    def _play(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
+        """Sample batches, one after the other."""
+        return [batch.play(self.state, timer) for batch in batches]
 
     def close(self) -> None:
         """End the servers and the thread; `update_weights` starts the servers again."""

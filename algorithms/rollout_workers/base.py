@@ -28,10 +28,11 @@ class WorkerState:
 
 @dataclass(frozen=True)
 class RolloutBatch(ABC):
-    """Starts that are sampled together, one rollout from each, with random streams of their own."""
+    """Starts that are sampled together, one rollout from each, with random streams of their own.
 
-    seed: int
-    """The run's seed."""
+    A batch whose process has died is sampled again, with the same rollouts.
+    """
+
     index: int
     """Position among the batches of the same update or evaluation, of all processes, from 0."""
     starts: tuple[Start, ...]

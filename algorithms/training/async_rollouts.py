@@ -21,10 +21,14 @@ from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SourceWrapper, TrainBatch
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    SourceWrapper,
+    TrainBatch,
+    UpdateRequest,
+)
 
 logger = logging.getLogger(__name__)
 

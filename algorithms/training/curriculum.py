@@ -20,9 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SourceWrapper, TrainBatch
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    SourceWrapper,
+    TrainBatch,
+    UpdateRequest,
+)
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.seeding import stream
 

@@ -15,9 +15,14 @@ import numpy as np
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest, split_into_batches
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SourceWrapper, TrainBatch
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    SourceWrapper,
+    TrainBatch,
+    UpdateRequest,
+    split_into_batches,
+)
 from llm_decpomdp.seeding import stream
 
 

@@ -4,44 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, RolloutWorker, WorkerState
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_streams, split_into_batches
 from llm_decpomdp.algorithms.rollouts.checks import check_starts, evaluation_cost
-from llm_decpomdp.algorithms.rollouts.play import play_episodes
+from llm_decpomdp.algorithms.rollouts.play import gathered_weights, play_episodes, seed_streams
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals
-from llm_decpomdp.algorithms.training.rollout_source import gather_to_rank0
+from llm_decpomdp.algorithms.training.rollout_source import (
+    NumberedBatch,
+    gather_to_rank0,
+    shard_starts,
+)
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class EvaluationBatch(RolloutBatch):
-    """A part of an evaluation; all evaluations sample with the same random numbers."""
-
-    at_a_time: int
-    """Episodes that are played at the same time."""
-
-    @property
-    def purpose(self) -> str:
-        """Name of the update or evaluation, for messages."""
-        return "an evaluation"
-
-    def play(self, state: WorkerState, timer: Timer) -> list[Rollout]:
-        """Play an episode from each start."""
-        # No update in the names: evaluations differ by the weights alone, which makes their comparison paired.
-        seed_streams(state.eval_env, state.team, self.seed, "evaluation", index=self.index)
-        return play_episodes(
-            state.eval_env, state.team, self.starts, at_a_time=self.at_a_time, timer=timer
-        )
 
 
 class PeriodicEvaluation(TrainerCallback):
@@ -52,25 +32,26 @@ class PeriodicEvaluation(TrainerCallback):
 
     Args:
         env: The environment of evaluations.
-        worker: Plays the episodes, with the present weights.
         starts: One for each episode, in order; with none nothing is evaluated.
     """
 
-    def __init__(self, env: TextEnv, worker: RolloutWorker, starts: Sequence[Start]) -> None:
-        self.env, self.worker, self.starts = env, worker, starts
+    in_workers = False
+    """Whether other processes share the episodes."""
+
+    def __init__(self, env: TextEnv, starts: Sequence[Start]) -> None:
+        self.env, self.starts = env, starts
 
     def on_init_end(self, trainer: Trainer) -> None:
-        """Check that the starts fit the options and the team, and let the worker follow the trainer's weights.
+        """Check that the starts fit the options and the team.
 
         Raises:
             ValueError: If the best policies are to be kept without evaluations, or a first prompt is too long.
         """
-        self.worker.track(trainer.learner.policies, lambda: trainer.version)
         options = trainer.options
         if options.keep_best and not self.starts:
             raise ValueError("keep_best compares evaluations, and there are no eval_starts")
         size = options.rollout_batch_size
-        check_starts(self.env, trainer.team, self.starts, size, self.worker.in_workers)
+        check_starts(self.env, trainer.team, self.starts, size, self.in_workers)
         batches = trainer.source.batches
         largest = size or -(-max(map(len, batches)) // processes.world_size())
         # As many completions at a time as in the largest update, so that both fit the same memory.
@@ -104,14 +85,9 @@ class PeriodicEvaluation(TrainerCallback):
         """
         if not self.starts:
             return {}
-        timer, indexed = Timer(), enumerate(split_into_batches(self.starts, self.size))
-        rollout_batches = [
-            EvaluationBatch(trainer.options.seed, index, starts, self.at_a_time)
-            for index, starts in processes.shard(list(indexed))
-            if starts
-        ]
-        self.worker.synchronize()
-        episodes = gather_to_rank0(self.worker.run_batches(rollout_batches, timer), self.size)
+        timer = Timer()
+        batches = [batch for batch in shard_starts(self.starts, self.size) if batch[1]]
+        episodes = gather_to_rank0(self._play(trainer, batches, timer), self.size)
         row: dict[str, Any] = processes.compute_on_first(
             lambda: {
                 **metrics.evaluation_metrics(episodes),
@@ -126,10 +102,15 @@ class PeriodicEvaluation(TrainerCallback):
                 trainer.notify("on_evaluate", row)
         return row
 
-    def on_resume(self, trainer: Trainer) -> None:
-        """Give the worker the weights of the checkpoint."""
-        self.worker.reload()
-
-    def on_train_end(self, trainer: Trainer) -> None:
-        """End what the worker has started."""
-        self.worker.close()
+    def _play(
+        self, trainer: Trainer, batches: Sequence[NumberedBatch], timer: Timer
+    ) -> list[list[Rollout]]:
+        """Play the episodes of rollout batches."""
+        team, episodes = trainer.team, []
+        with gathered_weights(team):
+            for index, starts in batches:
+                # No update in the names: evaluations differ by the weights alone.
+                seed_streams(self.env, team, trainer.options.seed, "evaluation", index=index)
+                size = self.at_a_time
+                episodes.append(play_episodes(self.env, team, starts, size, timer))
+        return episodes

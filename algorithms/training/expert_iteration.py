@@ -18,9 +18,9 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
 from llm_decpomdp.algorithms.rollouts.checks import Bounded, Cost, cost
 from llm_decpomdp.algorithms.rollouts.collection import MAX_ROWS, collect_rollouts
+from llm_decpomdp.algorithms.rollouts.play import seed_policies
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.callbacks import defer_signals

@@ -20,10 +20,14 @@ from typing import TYPE_CHECKING
 
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
 from llm_decpomdp.algorithms.training.async_rollouts import check_lag
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SourceWrapper, TrainBatch
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    SourceWrapper,
+    TrainBatch,
+    UpdateRequest,
+)
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.trainer import Trainer

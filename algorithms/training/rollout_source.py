@@ -1,28 +1,74 @@
-"""The rollouts of an update from all processes, and the base classes of what gives or changes them."""
+"""Where the rollouts of an update come from.
+
+`SampledSource` samples them in this process. Rollout workers take its place (`worker_source.py`), and optional
+features are wrappers of a source (`SourceWrapper`), which `algorithms/sources.py` adds.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
+import numpy as np
+
 from llm_decpomdp.algorithms.learning import distributed as processes
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
-from llm_decpomdp.algorithms.rollouts.checks import RunCost
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
+from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+from llm_decpomdp.algorithms.rollouts.checks import RunCost, check_starts, run_cost
+from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
+from llm_decpomdp.algorithms.rollouts.play import gathered_weights, seed_update
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
+from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
+from llm_decpomdp.policy import Team
 
 Item = TypeVar("Item")
 
+NumberedBatch = tuple[int, tuple[Start, ...]]
+"""A rollout batch: its index among those of all processes, and its starts, perhaps none."""
 
-def chain_of_sources(source: RolloutSource) -> Iterator[RolloutSource]:
-    """Yield a source and those that it wraps, from the outermost on."""
-    current: RolloutSource | None = source
-    while current is not None:
-        yield current
-        current = getattr(current, "source", None)
+
+@dataclass(frozen=True)
+class UpdateRequest:
+    """Starts of an update, each of which is sampled once."""
+
+    update: int
+    """Counted from 1."""
+    starts: Sequence[Start]
+    """The starts of all processes."""
+    size: int | None = None
+    """Largest number of starts of a rollout batch; `None` for one rollout batch of each process."""
+    replacements: Sequence[Sequence[Start]] = ()
+    """In a round of dynamic sampling, what this process samples instead, by rollout batch."""
+    round: int = 0
+    """Round of dynamic sampling; 0 for the starts that an update begins with."""
+
+    @property
+    def shard(self) -> list[NumberedBatch]:
+        """The rollout batches of this process."""
+        if not self.round:
+            return shard_starts(self.starts, self.size)
+        first, step = processes.rank(), processes.world_size()
+        return [(first + step * n, tuple(starts)) for n, starts in enumerate(self.replacements)]
+
+
+def shard_starts(starts: Sequence[Start], size: int | None) -> list[NumberedBatch]:
+    """Return the rollout batches of this process for an update or evaluation."""
+    return processes.shard(list(enumerate(split_into_batches(starts, size))))
+
+
+def split_into_batches(starts: Sequence[Start], size: int | None) -> list[tuple[Start, ...]]:
+    """Split the starts of an update or evaluation into the batches of all processes.
+
+    A batch has `size` starts, the last one perhaps fewer. With `None` there is one for each process, which takes
+    every n-th start of n processes and may be empty.
+    """
+    if size is None:
+        shares = processes.world_size()
+        return [tuple(starts[rank::shares]) for rank in range(shares)]
+    return [tuple(starts[first : first + size]) for first in range(0, len(starts), size)]
 
 
 @dataclass
@@ -116,6 +162,90 @@ def gather_to_rank0(rolled: Sequence[Sequence[Item]], size: int | None) -> list[
     return [rollout for part in processes.gather_to_first(parts) for rollout in part]
 
 
+class SampledSource(RolloutSource):
+    """Rollouts that are sampled in this process, with the present weights.
+
+    Args:
+        env: The environment.
+        team: A policy for each agent.
+        learner: Says whether a critic reads the states.
+        options: How to sample.
+        batches: Starts of each update.
+        problems: Further starts, which dynamic sampling and curricula draw from.
+
+    Raises:
+        ValueError: If a batch is empty, a rollout would be absurdly large, rollout batches cannot be sampled in
+            any order, or a first prompt is too long for its policy.
+    """
+
+    in_workers = False
+    """Whether other processes share the rollout batches."""
+
+    def __init__(
+        self,
+        env: TextEnv,
+        team: Team,
+        learner: BaseLearner,
+        options: TrainerOptions,
+        batches: Sequence[Sequence[Start]],
+        problems: Sequence[Start] = (),
+    ) -> None:
+        if not batches or not all(batches):
+            raise ValueError(
+                f"each update needs a batch of at least one start, got {len(batches)} batches "
+                f"with {[len(batch) for batch in batches][:10]} starts"
+            )
+        self.env, self.team, self.learner = env, team, learner
+        self.options, self.batches = options, batches
+        further = problems if options.max_resample_rounds or options.curriculum else ()
+        self.starts = list(dict.fromkeys(chain(*batches, further)))
+        self._rng: np.random.Generator | None = None
+        size = options.rollout_batch_size
+        learner.algorithm.check_rollouts(team, learner.options, options, options.group_size)
+        self.cost = run_cost(env, options, options.group_size, batches)
+        check_starts(env, team, self.starts, size, self.in_workers)
+        number = -(-max(map(len, batches)) // (size or 1))
+        processes.warn_of_idle(number, "rollout batches" if size else "starts")
+
+    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
+        """Sample the starts of this process."""
+        batches, size = request.shard, request.size
+        shard = self._sample(request, batches, timer)
+        if size is not None:
+            shard = [
+                [replace(rollout, place=index * size + n) for n, rollout in enumerate(rollouts)]
+                for (index, _), rollouts in zip(batches, shard, strict=True)
+            ]
+        return TrainBatch(shard, [shard])
+
+    def _sample(
+        self, request: UpdateRequest, batches: Sequence[NumberedBatch], timer: Timer
+    ) -> list[list[Rollout]]:
+        """Sample a rollout from each start of each rollout batch."""
+        sampled: list[list[Rollout]] = []
+        options, update, round = self.options, request.update, request.round
+        with gathered_weights(self.team):
+            for index, starts in batches:
+                if not starts:
+                    sampled.append([])
+                    continue
+                self._rng = seed_update(
+                    self.env, self.team, options, update, index, round, self._rng
+                )
+                rollouts = collect_rollouts(
+                    self.env,
+                    self.team,
+                    starts,
+                    options,
+                    group_size=options.group_size,
+                    rng=self._rng,
+                    timer=timer,
+                    views=self.learner.critic is not None,
+                )
+                sampled.append(rollouts)
+        return sampled
+
+
 class SourceWrapper(RolloutSource):
     """A source around another one, which it changes in one respect; `option` asks for it.
 
@@ -156,3 +286,11 @@ class SourceWrapper(RolloutSource):
     def close(self) -> None:
         """End what the other source has started."""
         self.source.close()
+
+
+def chain_of_sources(source: RolloutSource) -> Iterator[RolloutSource]:
+    """Yield a source and those that it wraps, from the outermost on."""
+    current: RolloutSource | None = source
+    while current is not None:
+        yield current
+        current = getattr(current, "source", None)

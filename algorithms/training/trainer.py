@@ -1,8 +1,4 @@
-"""The training loop: sample, learn, log, and continue where a run was stopped.
-
-`SampledSource` gives the rollouts of each update. Optional features are wrappers of a source (`SourceWrapper`),
-which `algorithms/sources.py` adds.
-"""
+"""The training loop: sample, learn, log, and continue where a run was stopped."""
 
 from __future__ import annotations
 
@@ -10,23 +6,20 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import chain
 from typing import Any, NoReturn
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.feature_options import check_credit
-from llm_decpomdp.algorithms.rollout_workers.base import RolloutWorker
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
-from llm_decpomdp.algorithms.rollouts.checks import Bounded, announce, check_starts, run_cost
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
+from llm_decpomdp.algorithms.rollouts.checks import Bounded, announce
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals, terminable
 from llm_decpomdp.algorithms.training.out_of_memory import explain, memory_ran_out
 from llm_decpomdp.algorithms.training.rollout_source import (
     RolloutSource,
-    TrainBatch,
+    UpdateRequest,
     chain_of_sources,
 )
 from llm_decpomdp.policy import Team
@@ -217,73 +210,3 @@ class Trainer:
             activity = f"{self.activity} or an evaluation"
             raise explain(failure, activity, self.options.group_size, prompts) from failure
         raise failure
-
-
-class SampledSource(RolloutSource):
-    """Rollouts that workers sample with the present weights.
-
-    Args:
-        env: The environment.
-        team: A policy for each agent.
-        worker: Samples rollout batches.
-        learner: Says whether a critic reads the states.
-        options: How to sample.
-        batches: Starts of each update.
-        problems: Further starts, which dynamic sampling and curricula draw from.
-
-    Raises:
-        ValueError: If a batch is empty, a rollout would be absurdly large, rollout batches cannot be sampled in
-            any order, or a first prompt is too long for its policy.
-    """
-
-    def __init__(
-        self,
-        env: TextEnv,
-        team: Team,
-        worker: RolloutWorker,
-        learner: BaseLearner,
-        options: TrainerOptions,
-        batches: Sequence[Sequence[Start]],
-        problems: Sequence[Start] = (),
-    ) -> None:
-        if not batches or not all(batches):
-            raise ValueError(
-                f"each update needs a batch of at least one start, got {len(batches)} batches "
-                f"with {[len(batch) for batch in batches][:10]} starts"
-            )
-        self.env, self.team, self.worker, self.learner = env, team, worker, learner
-        self.options, self.batches = options, batches
-        further = problems if options.max_resample_rounds or options.curriculum else ()
-        self.starts = list(dict.fromkeys(chain(*batches, further)))
-        size = options.rollout_batch_size
-        learner.algorithm.check_rollouts(team, learner.options, options, options.group_size)
-        self.cost = run_cost(env, options, options.group_size, batches)
-        check_starts(env, team, self.starts, size, worker.in_workers)
-        number = -(-max(map(len, batches)) // (size or 1))
-        processes.warn_of_idle(number, "rollout batches" if size else "starts")
-
-    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
-        """Sample the starts of this process."""
-        self.worker.synchronize()
-        batches = request.rollout_batches(self.options, views=self.learner.critic is not None)
-        rollouts = iter(self.worker.run_batches(batches, timer))
-        shard = [next(rollouts) if starts else [] for starts in request.shard]
-        return TrainBatch(shard, [shard])
-
-    def prefetch(self, request: UpdateRequest) -> None:
-        """Let the worker begin with a request."""
-        self.worker.synchronize()
-        views = self.learner.critic is not None
-        self.worker.prefetch(request.rollout_batches(self.options, views))
-
-    def on_init_end(self, trainer: Trainer) -> None:
-        """Let the worker follow the weights of the trainer."""
-        self.worker.track(self.learner.policies, lambda: trainer.version)
-
-    def on_resume(self, trainer: Trainer) -> None:
-        """Give the worker the weights of the checkpoint."""
-        self.worker.reload()
-
-    def close(self) -> None:
-        """End what the worker has started."""
-        self.worker.close()

@@ -34,6 +34,7 @@ from llm_decpomdp.utils.storage import RunFolder
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms import CheckpointManager, RunLog, Trainer
+    from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 
 logger = logging.getLogger(__name__)
 
@@ -129,13 +130,11 @@ def make_training(
     """
     from llm_decpomdp.algorithms import (
         CheckpointManager,
-        LocalRolloutWorker,
         PeriodicEvaluation,
         RolloutSource,
         RunLog,
         SampledSource,
         Trainer,
-        WorkerState,
     )
 
     config, env, options = run.config, run.train_env, run.trainer
@@ -154,32 +153,29 @@ def make_training(
         if demonstrations is not None:
             phase = make_phase(run, team, demonstrations)
         learner = run.algorithm.make_learner(team, run.learner, config.seed)
-        remote_worker = None
-        if config.inference.engine == "vllm" or config.cluster.rollout_workers:
-            from llm_decpomdp.benchmarks.runs.workers import make_rollout_worker
-
-            remote_worker = make_rollout_worker(run, team)
-        worker = remote_worker or LocalRolloutWorker(WorkerState(env, run.eval_env, team))
         source: RolloutSource
-        if run.pairs:
-            from llm_decpomdp.benchmarks.runs.sources import make_stored_source
-
-            source = make_stored_source(run, team)
+        if samples_alone(run, learner):
+            source = SampledSource(env, team, learner, options, run.batches)
+            evaluation = PeriodicEvaluation(run.eval_env, run.eval_starts)
         else:
-            source = SampledSource(env, team, worker, learner, options, run.batches, run.problems)
-        named_opponent = run.config.algorithm.named_opponent is not None
-        if options.wraps_source or learner.has_opponent or named_opponent:
-            from llm_decpomdp.benchmarks.runs.sources import wrap_source
+            from llm_decpomdp.benchmarks.runs.sources import make_sources
 
-            source = wrap_source(run, source, team, learner, remote_worker is not None)
+            source, evaluation = make_sources(run, team, learner)
         checkpoints, log = CheckpointManager(folder), RunLog(folder)
         # Checkpoints come first: the others continue from the state that these have loaded.
-        callbacks = [checkpoints, log, *([phase] if phase else [])]
-        callbacks.append(PeriodicEvaluation(run.eval_env, worker, run.eval_starts))
+        callbacks = [checkpoints, log, *([phase] if phase else []), evaluation]
         trainer = Trainer(env, team, learner, source, options, callbacks)
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error
     return TrainingParts(trainer, checkpoints, log)
+
+
+def samples_alone(run: ResolvedRun, learner: BaseLearner) -> bool:
+    """Check whether this process samples all rollouts, without optional features."""
+    config = run.config
+    features = run.trainer.wraps_source or config.algorithm.named_opponent or learner.has_opponent
+    workers = config.inference.engine == "vllm" or config.cluster.rollout_workers
+    return not (run.pairs or features or workers)
 
 
 def complete_run(

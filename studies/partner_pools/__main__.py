@@ -60,9 +60,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import seed_policies
 from llm_decpomdp.algorithms.rollouts.collection import sample_groups
-from llm_decpomdp.algorithms.rollouts.play import play_episodes
+from llm_decpomdp.algorithms.rollouts.play import play_episodes, seed_policies
 from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, reset_branch, step_branches
 from llm_decpomdp.benchmarks.evaluation.folder import estimate_text
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request

@@ -26,20 +26,20 @@ from llm_decpomdp.algorithms import ALGORITHMS, Algorithm
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.stored import StoredSource
-from llm_decpomdp.algorithms.rollout_workers.base import WorkerState
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
+from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, RolloutWorker, WorkerState
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.sources import add_wrappers
 from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
 from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource
+from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SampledSource
 from llm_decpomdp.algorithms.training.run_log import RunLog
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
-from llm_decpomdp.algorithms.training.trainer import SampledSource, Trainer
+from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.worker_source import WorkerEvaluation, WorkerSource
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from studies.hypotheses.training import HashedParts
 from tests.algorithms.conftest import EchoEnv, Recording, Recurrent, TinyPolicy
@@ -67,6 +67,25 @@ def recording_team() -> dict[str, Recording]:
     }
 
 
+class LocalWorker(RolloutWorker):
+    """A rollout worker in this process, which plays one batch after the other."""
+
+    in_workers = False
+
+    def __init__(self, state: WorkerState) -> None:
+        self.state = state
+
+    def update_weights(self, policies: Any, version: int) -> None:
+        """Do nothing: the weights are in this process."""
+
+    def prefetch(self, batches: Sequence[RolloutBatch]) -> None:
+        """Do nothing: this process has other work."""
+
+    def run_batches(self, batches: Sequence[RolloutBatch], timer: Timer) -> list[list[Rollout]]:
+        """Play the batches."""
+        return [batch.play(self.state, timer) for batch in batches]
+
+
 class Run(Trainer):
     """A trainer with all that a run has, as `benchmarks/runs` builds it."""
 
@@ -92,12 +111,13 @@ class Run(Trainer):
         eval_env = eval_env or env
         algorithm = ALGORITHMS[algorithm] if isinstance(algorithm, str) else algorithm
         learns = algorithm.make_learner(team, learner, options.seed)
-        worker = rollout_worker or LocalRolloutWorker(WorkerState(env, eval_env, team))
         source: RolloutSource
         if stored:
             source = StoredSource(stored)
+        elif rollout_worker is None:
+            source = SampledSource(env, team, learns, options, batches, problems)
         else:
-            source = SampledSource(env, team, worker, learns, options, batches, problems)
+            source = WorkerSource(rollout_worker, env, team, learns, options, batches, problems)
         if opponent or options.wraps_source or learns.has_opponent:  # as `make_training` does
             source = add_wrappers(
                 source,
@@ -111,7 +131,11 @@ class Run(Trainer):
             )
         self.folder, self.batches, self.warm_start = RunFolder(folder), batches, warm_start
         self.checkpoints, self.run_log = CheckpointManager(self.folder), RunLog(self.folder, False)
-        self.evaluation = PeriodicEvaluation(eval_env, worker, eval_starts)
+        self.evaluation = (
+            PeriodicEvaluation(eval_env, eval_starts)
+            if rollout_worker is None
+            else WorkerEvaluation(rollout_worker, eval_env, eval_starts)
+        )
         phases = [] if warm_start is None else [warm_start]
         callbacks = [self.checkpoints, self.run_log, *phases, self.evaluation]
         super().__init__(env, team, learns, source, options, callbacks)

@@ -13,11 +13,11 @@ import torch
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms.preferences import pairs
 from llm_decpomdp.algorithms.preferences.pairs import History
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch
 from llm_decpomdp.algorithms.rollouts.checks import Cost, cost
 from llm_decpomdp.algorithms.rollouts.collection import align
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
+from llm_decpomdp.algorithms.training.rollout_source import UpdateRequest
 from llm_decpomdp.completion import SKIPPED
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.preferences.teams import (
@@ -212,16 +212,8 @@ def test_other_tokens_are_tokenised_anew(tmp_path: Path, caplog: pytest.LogCaptu
     assert "tokenized again for x:" in caplog.text
     source: Any = trainer.source
     asked = replace(rollout_of(OWN, JOINT, [0.0, 1.0]), start=Start(seed=0))
-    rollout_batch = UpdateBatch(
-        seed=0,
-        index=0,
-        starts=(asked.start,),
-        update=1,
-        options=source.options,
-        group_size=2,
-        views=False,
-    )
-    (rollout,) = source.add_opponents(rollout_batch, [asked], Timer())
+    request = UpdateRequest(1, (asked.start,))
+    (rollout,) = source.add_opponents(request, (0, (asked.start,)), [asked], Timer())
     assert rollout.opponent is not None
     (group,) = rollout.opponent.groups  # the first turn alone
     for completion in group.completions["x"]:

@@ -9,31 +9,25 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.agents.scripted import Replay
-from llm_decpomdp.algorithms import LocalRolloutWorker, Rollout, RolloutOptions, Start, WorkerState
+from llm_decpomdp.algorithms import Rollout, Start, TrainerOptions, WorkerState
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch, split_into_batches
 from llm_decpomdp.algorithms.rollouts.rollout import Timer
+from llm_decpomdp.algorithms.training.rollout_source import split_into_batches
+from llm_decpomdp.algorithms.training.worker_source import UpdateBatch
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers import worker_states
-from tests.algorithms.runs import build, make_team, require_equal
+from tests.algorithms.runs import LocalWorker, build, make_team, require_equal
 from tests.algorithms.training.test_dynamic_sampling import BATCHES as THREES
 from tests.algorithms.training.test_dynamic_sampling import PROBLEMS, SilentEnv
 
 STARTS = tuple(Start(seed=n) for n in range(5))
 
 
-def batch(**values: Any) -> UpdateBatch:
-    given = {
-        "seed": 0,
-        "index": 1,
-        "starts": STARTS[:2],
-        "update": 3,
-        "options": RolloutOptions(rollout_batch_size=2),
-        "group_size": 4,
-        "views": False,
-    }
+def batch(seed: int = 0, **values: Any) -> UpdateBatch:
+    options = TrainerOptions(rollout_batch_size=2, group_size=4, seed=seed)
+    given = {"index": 1, "starts": STARTS[:2], "update": 3, "options": options, "views": False}
     return UpdateBatch(**{**given, **values})
 
 
@@ -65,7 +59,7 @@ def test_batches_of_another_name_sample_otherwise(change: dict[str, int]) -> Non
     assert batch().play(state, Timer()) != batch(**change).play(state, Timer())
 
 
-class Listed(LocalRolloutWorker):
+class Listed(LocalWorker):
     """Notes what it is told to do, and plays batches from the last to the first."""
 
     def __init__(self, state: WorkerState) -> None:
@@ -114,7 +108,7 @@ def test_a_worker_gets_each_version_of_the_weights_before_batches_of_it(tmp_path
     ],
 )
 def test_the_order_of_batches_changes_nothing(tmp_path: Path, options: dict[str, Any]) -> None:
-    def trainer(folder: str, kind: type[LocalRolloutWorker], batches: Any = THREES) -> Any:
+    def trainer(folder: str, kind: type[LocalWorker], batches: Any = THREES) -> Any:
         env: Any = SilentEnv(2)
         team = make_team()
         return build(
@@ -125,12 +119,12 @@ def test_the_order_of_batches_changes_nothing(tmp_path: Path, options: dict[str,
             rollout_worker=kind(WorkerState(env, env, team)),
         )
 
-    straight = trainer("straight", LocalRolloutWorker)
+    straight = trainer("straight", LocalWorker)
     straight.run_updates()
     backwards = trainer("backwards", Listed)
     backwards.run_updates()
     require_equal(straight, backwards)
-    trainer("parts", LocalRolloutWorker, THREES[:2]).run_updates()
+    trainer("parts", LocalWorker, THREES[:2]).run_updates()
     again = trainer("parts", Listed)
     again.resume()
     again.run_updates()

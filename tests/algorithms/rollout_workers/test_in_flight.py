@@ -12,7 +12,7 @@ import torch
 
 from llm_decpomdp.agents import CausalLM, Sampling, tiny_causal_lm
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.algorithms import RolloutOptions, Start, WorkerState
+from llm_decpomdp.algorithms import Start, TrainerOptions, WorkerState
 from llm_decpomdp.algorithms.rollout_workers import in_flight
 from llm_decpomdp.algorithms.rollout_workers.in_flight import (
     AnnouncedWeights,
@@ -26,12 +26,14 @@ from llm_decpomdp.algorithms.rollout_workers.pool import (
     WeightUpdate,
     save_weights,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateBatch
 from llm_decpomdp.algorithms.rollouts.rollout import Timer
+from llm_decpomdp.algorithms.training.worker_source import UpdateBatch
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers.test_pool import Puppet, PuppetCrew, batches
 
-BATCH = UpdateBatch(0, 0, (Start(seed=1),), 1, RolloutOptions(rollout_batch_size=1), 4, False)
+BATCH = UpdateBatch(
+    0, (Start(seed=1),), 1, TrainerOptions(rollout_batch_size=1, group_size=4), False
+)
 
 
 def team() -> dict[str, CausalLM]:

@@ -20,7 +20,7 @@ from llm_decpomdp.algorithms.rollout_workers.pool import (
     WorkerReady,
 )
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
-from llm_decpomdp.algorithms.training.evaluation import EvaluationBatch
+from llm_decpomdp.algorithms.training.worker_source import EvaluationBatch
 
 
 class Puppet(WorkerHandle):
@@ -99,7 +99,7 @@ class PuppetSampler:
 
 
 def batches(number: int) -> list[RolloutBatch]:
-    return [EvaluationBatch(0, index, (Start(seed=index),), 1) for index in range(number)]
+    return [EvaluationBatch(index, (Start(seed=index),), 0, 1) for index in range(number)]
 
 
 def test_who_is_never_placed_keeps_nobody_waiting() -> None:

@@ -20,7 +20,6 @@ from llm_decpomdp.algorithms.rollout_workers.process_workers import (
     ProcessHandle,
     ProcessRolloutWorkers,
 )
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer, View
 from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
 from llm_decpomdp.algorithms.training import checkpoint
@@ -36,6 +35,7 @@ from tests.algorithms.preferences.teams import lexical
 from tests.algorithms.rewards.reward_models import write_reward_model
 from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import (
+    LocalWorker,
     Run,
     build,
     interrupt,
@@ -223,7 +223,7 @@ CREWED: dict[str, Any] = {
 }
 
 
-class Eager(LocalRolloutWorker):
+class Eager(LocalWorker):
     """Notes when it is told to begin, and to play."""
 
     def __init__(self, state: WorkerState, calls: list[str]) -> None:

@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import UpdateRequest
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.training import dynamic_sampling
 from llm_decpomdp.algorithms.training.dynamic_sampling import (
     DynamicSamplingSource,
     draw_replacements,
 )
-from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, TrainBatch
+from llm_decpomdp.algorithms.training.rollout_source import (
+    RolloutSource,
+    TrainBatch,
+    UpdateRequest,
+)
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import build, require_exact_resume
@@ -56,7 +59,7 @@ class PlayedSource(RolloutSource):
 
     def collect(self, request: UpdateRequest, timer: Any) -> TrainBatch:
         self.requests.append(request)
-        shard = [play(starts) for starts in request.shard]
+        shard = [play(starts) for _, starts in request.shard]
         return TrainBatch(shard, [shard])
 
 
@@ -70,7 +73,7 @@ def resample(
     sampling = DynamicSamplingSource(source, learner, PROBLEMS, rounds, 0)
     batch = sampling.collect(UpdateRequest(1, starts, size), None)  # type: ignore[arg-type]
     first, further = batch.rounds
-    assert [seeds(of) for of in first] == [seeds(play(of)) for of in source.requests[0].shard]
+    assert [seeds(of) for of in first] == [seeds(play(of)) for _, of in source.requests[0].shard]
     return [seeds(of) for of in batch.shard], [seeds(of) for of in further], source.requests[1:]
 
 
@@ -104,8 +107,8 @@ def test_rollout_batches_have_their_own_replacements(monkeypatch: pytest.MonkeyP
     fresh = [PROBLEMS[4:8:2], PROBLEMS[5:8:2]]
     kept, further, requests = resample(monkeypatch, PROBLEMS[:4], 2, fresh, size=2)
     assert [(request.round, request.shard) for request in requests] == [
-        (1, [[Start(seed=4)], [Start(seed=5)]]),
-        (2, [[Start(seed=6)], []]),
+        (1, [(0, (Start(seed=4),)), (1, (Start(seed=5),))]),
+        (2, [(0, (Start(seed=6),)), (1, ())]),
     ]
     assert kept == [[6, 1], [5, 3]] and further == [[4, 6], [5]]
 

@@ -13,7 +13,6 @@ from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, WorkerState
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
-from llm_decpomdp.algorithms.rollout_workers.rollout_worker import LocalRolloutWorker
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Timer
 from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
 from llm_decpomdp.algorithms.training import checkpoint
@@ -21,7 +20,7 @@ from llm_decpomdp.algorithms.training.in_flight import version_metrics
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers import worker_states
-from tests.algorithms.runs import Run, build, on_call, recording_team, sampled
+from tests.algorithms.runs import LocalWorker, Run, build, on_call, recording_team, sampled
 
 LEARNER = {"importance_sampling": "truncate"}
 OPTIONS: dict[str, Any] = {
@@ -38,7 +37,7 @@ class NotedWorkers(InFlightWorkers):
 
     def __init__(self, team: Any) -> None:
         super().__init__(worker_states.echo, 1)
-        self.local = LocalRolloutWorker(WorkerState(EchoEnv(2), EchoEnv(2), team))
+        self.local = LocalWorker(WorkerState(EchoEnv(2), EchoEnv(2), team))
         self.calls: list[str] = []
 
     def update_weights(self, policies: Any, version: int) -> None:

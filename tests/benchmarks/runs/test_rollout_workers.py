@@ -13,7 +13,7 @@ from llm_decpomdp.agents.loading import PolicySpec, TeamSpec
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
-from llm_decpomdp.algorithms.training.evaluation import EvaluationBatch
+from llm_decpomdp.algorithms.training.worker_source import EvaluationBatch
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.runs import workers as worker_module
 from llm_decpomdp.benchmarks.runs.load_config import load_config
@@ -133,7 +133,7 @@ def test_a_worker_runs_programs_in_a_sandbox_of_its_own(runs: Runs) -> None:
         partial(make_worker_state, run.config, run.team, *run.envs), 1
     )
     try:
-        (rollouts,) = rollout_worker.run_batches([EvaluationBatch(0, 0, starts, 3)], Timer())
+        (rollouts,) = rollout_worker.run_batches([EvaluationBatch(0, starts, 0, 3)], Timer())
     finally:
         rollout_worker.close()
     assert [rollout.start for rollout in rollouts] == list(starts)

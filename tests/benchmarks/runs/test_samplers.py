@@ -13,7 +13,7 @@ import pytest
 
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.remote.options import SamplerError
-from llm_decpomdp.algorithms import Learner, LocalRolloutWorker, Rollout
+from llm_decpomdp.algorithms import Learner, Rollout
 from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRollouts
 from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch
 from llm_decpomdp.algorithms.rollouts.rollout import Timer
@@ -93,7 +93,7 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
     ends = ["output.save_final_model=true"]
     learning, played = threading.Event(), threading.Event()
     threads: list[str] = []
-    accumulate, sample = Learner.accumulate, LocalRolloutWorker.run_batches
+    accumulate, sample = Learner.accumulate, AsyncServerRollouts._play
 
     def watched(self: Learner, rollouts: Sequence[Rollout]) -> dict[str, float]:
         learning.set()
@@ -105,7 +105,7 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
         return row
 
     def noted(
-        self: LocalRolloutWorker, rollout_batches: Sequence[RolloutBatch], timer: Timer
+        self: AsyncServerRollouts, rollout_batches: Sequence[RolloutBatch], timer: Timer
     ) -> list[list[Rollout]]:
         threads.append(threading.current_thread().name)
         if threads[-1] == "MainThread":
@@ -115,7 +115,7 @@ def test_with_a_lag_servers_are_asked_while_the_model_learns(
         played.set()
         return rolled
 
-    monkeypatch.setattr(LocalRolloutWorker, "run_batches", noted)
+    monkeypatch.setattr(AsyncServerRollouts, "_play", noted)
     with FakeVllm(folder(quick, tiny_model)) as server:
         lagged += [f"sampler.urls=[{server.address}]"]
         with monkeypatch.context() as patch:
