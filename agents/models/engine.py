@@ -5,10 +5,10 @@ Policies with different adapters share the frozen base model and are sampled in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -34,24 +34,32 @@ from llm_decpomdp.agents.inference.sampler import (
 )
 from llm_decpomdp.agents.inference.static_cache import uses_static_cache
 from llm_decpomdp.agents.inference.stop_strings import TokenDecoder, stop_length
-from llm_decpomdp.agents.models.adapted_model import AdaptedModel
 from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.methods import (
     SamplingMethod,
     ScoringMethod,
-    agrees_with_compiled_layers,
-    agrees_with_fused_kernels,
     choose_sampling_method,
     choose_scoring_method,
     continues_prefixes,
     warn_of_padding,
 )
 from llm_decpomdp.agents.models.prompting import end_id, end_ids
-from llm_decpomdp.agents.models.weights import round_weights
+from llm_decpomdp.agents.models.weights import resolve_compute_dtype, round_weights, weights_as
 from llm_decpomdp.completion import SKIPPED, Completion
 
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.models.kernels import LearnerKernels
 
-class ModelEngine(AdaptedModel):
+
+def avoid_attention_plans(device: torch.device) -> None:
+    """Let torch not compute attention by cuDNN in this process, if the device is a GPU."""
+    # For each new number of tokens cuDNN makes a plan, which took up to 2.5 s on an H100; nearly every update has
+    # such a number, and its learning took 0.6 s. For all threads, since two policies may learn at the same time.
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+class ModelEngine:
     """Samples tokens from a causal language model, and computes the log-probabilities of tokens.
 
     Args:
@@ -79,13 +87,16 @@ class ModelEngine(AdaptedModel):
         fused_kernels: bool = False,
         compile: bool = False,
     ) -> None:
-        super().__init__(
-            model,
-            compute_dtype=compute_dtype,
-            gradient_checkpointing=gradient_checkpointing,
-            fused_kernels=fused_kernels,
-            compile=compile,
-        )
+        # Dropout would make the learner's distribution differ from the sampler's.
+        self.model = model.eval()
+        avoid_attention_plans(model.device)
+        self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
+        self.kernels: LearnerKernels | None = None
+        """What passes of a learner have beside the model; `None` without adapters and options of kernels."""
+        if gradient_checkpointing or fused_kernels or compile or hasattr(model, "peft_config"):
+            from llm_decpomdp.agents.models.kernels import LearnerKernels
+
+            self.kernels = LearnerKernels(self, gradient_checkpointing, fused_kernels, compile)
         self.tokenizer = tokenizer
         self.text = TokenDecoder(tokenizer)
         self.end_ids = end_ids(model, tokenizer)
@@ -242,7 +253,7 @@ class ModelEngine(AdaptedModel):
         with (
             self._rounded(dtype),
             decoding(self.model),
-            self._compiled if self._compiled and self.samples_compiled else nullcontext(),
+            nullcontext() if self.kernels is None else self.kernels.sampling(),
             batched_adapters(self.model, adapters)
             if stack
             else nullcontext(ignore_adapters) as set_adapters,
@@ -291,29 +302,22 @@ class ModelEngine(AdaptedModel):
         """
         packs = all(self._can_pack(prompt, rows) for prompt, rows in prompts)
         with self._computing(), self._checkpointing():
+            if packs and self.kernels is not None:
+                return self.kernels.log_probs_of_prompts(prompts, divisor)
             if packs:
-                with self._kernels():
-                    return log_probs_of_prompts(
-                        self.model, prompts, divisor, self._head_contexts, self._fuses
-                    )
+                return log_probs_of_prompts(self.model, prompts, divisor)
             parts = (self._score_unpacked(self.model, *pair, divisor) for pair in prompts)
             return torch.cat([*parts])
 
     def _can_pack(self, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> bool:
         """Check whether rows can be packed, by the model and by their lengths."""
         if self._packs is None:
+            tokens = (*prompt, *rows[0])
             self._packs, self._score_unpacked = choose_scoring_method(
-                self.model, self.compute_dtype, (*prompt, *rows[0])
+                self.model, self.compute_dtype, tokens
             )
-            self._fuses = (
-                self._fuses
-                and self._packs
-                and agrees_with_fused_kernels(self.model, self.compute_dtype, (*prompt, *rows[0]))
-            )
-            if self._learns_compiled:
-                self._learns_compiled = self._packs and agrees_with_compiled_layers(
-                    self.model, self.compute_dtype, (*prompt, *rows[0]), self._kernels, self._fuses
-                )
+            if self.kernels is not None:
+                self.kernels.check(self._packs, tokens)
         # Packed rows have no windows, so every layer must see whole rows.
         fits = len(prompt) + max(map(len, rows)) <= self._span
         if self._packs and not fits and not self._warned_of_span:
@@ -322,6 +326,55 @@ class ModelEngine(AdaptedModel):
                 f"some are longer than what its attention sees, {self._span:.0f} tokens; these alone"
             )
         return self._packs and fits
+
+    def _computing(self) -> AbstractContextManager[Any]:
+        """Compute in `compute_dtype`: under autocast in bfloat16."""
+        enabled = self.compute_dtype == torch.bfloat16
+        return torch.autocast(self.model.device.type, torch.bfloat16, enabled=enabled)
+
+    def _checkpointing(self) -> AbstractContextManager[None]:
+        """Compute activations twice, if that is enabled."""
+        return nullcontext() if self.kernels is None else self.kernels.checkpointing()
+
+    # Weights and adapters
+
+    @property
+    def adapter(self) -> str | None:
+        """The active adapter, or none if the model has no adapters."""
+        return self.model.active_adapter if hasattr(self.model, "peft_config") else None
+
+    def activate(self, adapter: str | None) -> None:
+        """Compute with this adapter alone; `requires_grad` of all weights stays."""
+        if adapter is not None and adapter != self.adapter:
+            with self._requires_grad_restored():
+                self.model.set_adapter(adapter)
+
+    def add_adapter(self, name: str, config: Any) -> None:
+        """Add an adapter; the active adapter and `requires_grad` of all weights stay."""
+        with self._requires_grad_restored():
+            self.model.add_adapter(name, config)
+        if self.kernels is not None:
+            self.kernels.adapter_layers = None
+
+    @contextmanager
+    def disable_adapters(self) -> Iterator[None]:
+        """Compute with the model below all adapters."""
+        with self._requires_grad_restored(), self.model.disable_adapter():
+            yield
+
+    @contextmanager
+    def _requires_grad_restored(self) -> Iterator[None]:
+        # peft sets `requires_grad` of all adapters when another one becomes active.
+        before = [(weight, weight.requires_grad) for weight in self.model.parameters()]
+        try:
+            yield
+        finally:
+            for weight, requires_grad in before:
+                weight.requires_grad_(requires_grad)
+
+    def replace_weights(self, others: Mapping[str, Tensor]) -> AbstractContextManager[None]:
+        """Compute with other weights, by name, in place of the model's own."""
+        return weights_as(self.model, lambda name, weight: others.get(name, weight))
 
     def gather(self) -> None:
         """Collect sharded weights for `generate` (`sharded.py`); here they are complete."""

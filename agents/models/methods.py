@@ -23,10 +23,8 @@ import torch
 from torch import Tensor
 
 from llm_decpomdp.agents.inference.compiled import describe_failure
-from llm_decpomdp.agents.inference.fused import can_fuse_kernels, fused_kernels
 from llm_decpomdp.agents.inference.log_probs import (
     Rows,
-    log_probs_of_prompts,
     packed_log_probs,
     padded_log_probs,
     plain_log_probs,
@@ -72,9 +70,6 @@ SamplingMethod = Callable[..., list[SampledRow]]
 ScoringMethod = Callable[[Any, Sequence[int], Rows, float], Tensor]
 """`padded_log_probs` or `plain_log_probs`."""
 
-Kernels = Callable[[], AbstractContextManager[None]]
-"""Makes a context in which a model computes with other kernels."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -93,14 +88,10 @@ def choose_sampling_method(
     Raises:
         MismatchError: If no method agrees.
     """
-    probes = _probes(prompts)
-    if start is sample_static and engine.samples_compiled:
-        compiled = partial(_sampling_difference, engine, start, probes)
-        reason = _failure(lambda: disagreement(engine.compute_dtype, compiled), "a plain pass")
-        if reason is None:
+    probes, kernels = _probes(prompts), engine.kernels
+    if kernels is not None and kernels.samples_compiled and start is sample_static:
+        if kernels.check_sampling(partial(_sampling_difference, engine, start, probes)):
             return start
-        engine.samples_compiled = False
-        _warn_of_compiling("sampling", reason)
     first: float | None = None
     for method in METHODS[METHODS.index(start) :]:
         measure = partial(_sampling_difference, engine, method, probes)
@@ -196,7 +187,7 @@ def choose_scoring_method(
     model: Any, dtype: torch.dtype, tokens: Sequence[int], packed: ScoringMethod = packed_log_probs
 ) -> tuple[bool, ScoringMethod]:
     """Return whether rows of tokens can be packed, by `packed`, and the method for those that are not."""
-    prompt, rows = _probe_rows(tokens)
+    prompt, rows = probe_rows(tokens)
     reason = _packing_failure(model, dtype, packed, prompt, rows)
     if reason is None:
         return True, padded_log_probs
@@ -212,63 +203,7 @@ def choose_scoring_method(
     return False, plain_log_probs
 
 
-def agrees_with_fused_kernels(model: Any, dtype: torch.dtype, tokens: Sequence[int]) -> bool:
-    """Check whether packed rows of tokens with fused kernels have the log-probabilities of plain rows."""
-    attention = unwrap_peft(model).config._attn_implementation
-    reason: str | None = f"attention {attention!r} is not `sdpa` of the interface of transformers"
-    if can_fuse_kernels(model):
-        reason = _kernels_failure(model, dtype, tokens, partial(fused_kernels, model), tiled=True)
-    if reason:
-        logger.warning("model.fused_kernels has no effect with this model: %s", reason)
-    return not reason
-
-
-def agrees_with_compiled_layers(
-    model: Any, dtype: torch.dtype, tokens: Sequence[int], kernels: Kernels, tiled: bool
-) -> bool:
-    """Check whether packed rows of tokens with compiled layers have the log-probabilities of plain rows.
-
-    Args:
-        model: A transformers model, or a peft model around one.
-        dtype: The format of computing.
-        tokens: Tokens of the rows.
-        kernels: Makes the context of the compiled layers.
-        tiled: Whether attention in this context reads layouts and not masks.
-    """
-    reason = _kernels_failure(model, dtype, tokens, kernels, tiled)
-    if reason:
-        _warn_of_compiling("learning", reason)
-    return not reason
-
-
-def _warn_of_compiling(work: str, reason: str) -> None:
-    logger.warning(
-        "model.compile has no effect on %s with this model: %s. Set model.compile=false, or repair the compiler "
-        "if it is the cause",
-        work,
-        reason,
-    )
-
-
-def _kernels_failure(
-    model: Any, dtype: torch.dtype, tokens: Sequence[int], kernels: Kernels, tiled: bool
-) -> str | None:
-    """Return why packed rows of tokens with other kernels differ from plain rows; `None` if they do not."""
-
-    def score(model: Any, prompt: Sequence[int], rows: Rows, divisor: float) -> Tensor:
-        # With a gradient, so that the code of learning is compiled, also that of its backward pass.
-        with torch.enable_grad(), kernels():
-            values = log_probs_of_prompts(model, [(prompt, rows)], divisor, tiled=tiled)
-            trained = [weight for weight in model.parameters() if weight.requires_grad]
-            if trained:
-                torch.autograd.grad(values.sum(), trained, allow_unused=True)
-            return values.detach()
-
-    prompt, rows = _probe_rows(tokens)
-    return _scoring_failure(model, dtype, score, prompt, rows)
-
-
-def _probe_rows(tokens: Sequence[int]) -> tuple[Sequence[int], Rows]:
+def probe_rows(tokens: Sequence[int]) -> tuple[Sequence[int], Rows]:
     """Return a short prompt and two completions of tokens."""
     probe = [*tokens, *tokens, *tokens][:24]
     return probe[::3], [probe[1::3], probe[2::3][:5]]
@@ -280,17 +215,17 @@ def _packing_failure(
     attention = unwrap_peft(model).config._attn_implementation
     if attention not in PACKABLE_ATTENTION:
         return f"attention {attention!r} takes no mask for each pair of tokens"
-    return _scoring_failure(model, dtype, packed, prompt, rows)
+    return scoring_failure(model, dtype, packed, prompt, rows)
 
 
-def _scoring_failure(
+def scoring_failure(
     model: Any, dtype: torch.dtype, method: ScoringMethod, prompt: Sequence[int], rows: Rows
 ) -> str | None:
     """Return why a method does not give the log-probabilities of plain rows; `None` if it does."""
-    return _failure(lambda: _scoring_difference(model, dtype, method, prompt, rows), "plain rows")
+    return failure(lambda: _scoring_difference(model, dtype, method, prompt, rows), "plain rows")
 
 
-def _failure(measure: Callable[[], float | None], expected: str) -> str | None:
+def failure(measure: Callable[[], float | None], expected: str) -> str | None:
     """Return the error or the difference that a measurement finds, in words; `None` if there is neither."""
     try:
         difference = measure()

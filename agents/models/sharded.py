@@ -42,6 +42,7 @@ from torch.distributed.fsdp import (
     fully_shard,
     register_fsdp_forward_method,
 )
+from torch.utils.checkpoint import noop_context_fn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from llm_decpomdp.agents.inference.log_probs import (
@@ -271,8 +272,9 @@ class ShardedEngine(ModelEngine):
         self, model: Any, prompt: Sequence[int], rows: Rows, divisor: float
     ) -> Tensor:
         """Return `packed_log_probs`, whose parts of the model are gathered as by a pass of all of it."""
+        contexts = noop_context_fn if self.kernels is None else self.kernels.recomputing
         values: Tensor = model.within_forward(
-            lambda: packed_log_probs(model, prompt, rows, divisor, self._recomputing)
+            lambda: packed_log_probs(model, prompt, rows, divisor, contexts)
         )
         return values
 

@@ -63,7 +63,7 @@ def assert_equal_passes(policy: Any, engine: ModelEngine) -> None:
     plain = policy.engine.log_probs_of_prompts(PROMPTS, 0.7)
     expected = gradients(policy.model, plain)
     found = engine.log_probs_of_prompts(PROMPTS, 0.7)
-    assert engine._learns_compiled
+    assert engine.kernels.learns_compiled
     torch.testing.assert_close(found, plain, atol=1e-5, rtol=1e-5)
     assert (gradients(policy.model, found) - expected).norm() <= 1e-4 * expected.norm()
 
@@ -77,7 +77,7 @@ def test_a_pass_of_any_length_has_the_gradient_of_plain_layers_and_one_code(
     policy = make_policy()
     engine = engine_of(policy, fused_kernels=fused, gradient_checkpointing=checkpointing)
     assert_equal_passes(policy, engine)
-    assert engine._fuses == fused and codes.count == 1
+    assert engine.kernels.fuses == fused and codes.count == 1
     for prompts in OTHERS:
         gradients(policy.model, engine.log_probs_of_prompts(prompts, 1.0))
     assert codes.count == 1

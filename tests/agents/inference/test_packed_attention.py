@@ -156,7 +156,7 @@ def test_one_pass_of_several_prompts_has_the_gradient_of_one_pass_each(
     dense = policy.engine.log_probs_of_prompts(PROMPTS, 0.7)
     engine = fused(policy, gradient_checkpointing=checkpointing)
     tiled = engine.log_probs_of_prompts(PROMPTS, 0.7)
-    assert engine._fuses and policy.model.config._attn_implementation == "sdpa"
+    assert engine.kernels.fuses and policy.model.config._attn_implementation == "sdpa"
     for found in (dense, tiled):
         torch.testing.assert_close(found, each, atol=1e-5, rtol=1e-5)
         difference = gradients(policy.model, found) - expected
@@ -187,7 +187,7 @@ def test_a_model_with_another_attention_learns_without(
     engine = fused(policy)
     with caplog.at_level(logging.WARNING):
         found = engine.log_probs(PROMPT, ROWS, 1.0)
-    assert torch.equal(found, expected) and not engine._fuses
+    assert torch.equal(found, expected) and not engine.kernels.fuses
     assert caplog.text.count("model.fused_kernels has no effect with this model: ") == 1
     assert "attention 'eager'" in caplog.text
 
@@ -225,7 +225,7 @@ def test_adapters_in_the_product_of_the_frozen_weights_have_equal_gradients(
     for fuse in (False, True):
         policy = adapted(tmp_path, dtype, fuse, gradient_checkpointing=checkpointing)
         found = policy.engine.log_probs_of_prompts(PROMPTS, 0.7)
-        assert policy.engine._fuses == (fuse and FITS)
+        assert policy.engine.kernels.fuses == (fuse and FITS)
         values.append(found.detach())
         gradients_of.append(gradient(policy, found))
         assert not any("forward" in vars(part) for part in policy.model.modules())
@@ -268,6 +268,6 @@ def test_rows_beyond_the_span_are_computed_again_as_they_were(
     engine = adapted(tmp_path, "float32", True, gradient_checkpointing=True).engine
     engine.log_probs(PROMPT, ROWS, 1.0).sum().backward()
     assert engine._packs
-    assert engine._fuses == FITS
+    assert engine.kernels.fuses == FITS
     monkeypatch.setattr(engine, "_span", 2)
     engine.log_probs(PROMPT, ROWS, 1.0).sum().backward()

@@ -203,7 +203,7 @@ def test_options_of_a_model_arrive(quick: list[str], chat_model: str) -> None:
     assert policy.engine.prefix_cache == 0 and policy.engine.caching.static_cache
     layers = [m for m in policy.model.modules() if isinstance(m, GradientCheckpointingLayer)]
     assert layers and all(layer.gradient_checkpointing for layer in layers)
-    assert policy.engine._fuses
+    assert policy.engine.kernels.fuses
 
 
 def test_memory_of_prefixes_and_rows_of_batches_arrive(quick: list[str], chat_model: str) -> None:

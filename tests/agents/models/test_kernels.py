@@ -11,7 +11,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.utils.checkpoint import noop_context_fn
 
 from llm_decpomdp.agents import CausalLM, load_policy
-from llm_decpomdp.agents.models.adapted_model import avoid_attention_plans
+from llm_decpomdp.agents.models.engine import avoid_attention_plans
 from tests.agents.conftest import Make
 
 ROWS = [[4, 5, 6, 0], [7, 0]]
@@ -61,4 +61,4 @@ def test_the_head_is_computed_again_in_contexts_only_with_an_adapter_of_its_own(
     make_policy: Make, tmp_path: Path, targets: list[str]
 ) -> None:
     engine = adapted(make_policy, tmp_path, targets).engine
-    assert (engine._head_contexts is noop_context_fn) == ("lm_head" not in targets)
+    assert (engine.kernels.head_contexts is noop_context_fn) == ("lm_head" not in targets)
