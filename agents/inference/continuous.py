@@ -21,14 +21,16 @@ import torch
 
 from llm_decpomdp.agents.inference.decoding import growing_cache, takes_prepared_masks, whole_head
 from llm_decpomdp.agents.inference.sampler import (
+    GrowingSteps,
+    Prefilled,
     Prompt,
     SampledRow,
     SampledRows,
     SetAdapters,
+    forward_with,
     ignore_adapters,
     sample,
 )
-from llm_decpomdp.agents.inference.steps import GrowingSteps, Prefilled, forward_with
 from llm_decpomdp.agents.inference.stop_strings import Decode
 
 PADDING = 1.15

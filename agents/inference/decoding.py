@@ -1,4 +1,4 @@
-"""Fast passes of one new token for each line with a cache that grows (`GrowingSteps` of `steps.py`).
+"""Fast passes of one new token for each line with a cache that grows (`GrowingSteps` of `sampler.py`).
 
 - Attention: heads that share keys become queries of one head. Without padding, transformers leaves this to
   torch, whose kernel for CPUs takes five times as long.

@@ -19,8 +19,14 @@ from torch import Tensor
 from typing_extensions import Protocol
 
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow, sample, sample_static
-from llm_decpomdp.agents.inference.steps import GrowingSteps, Prefilled
+from llm_decpomdp.agents.inference.sampler import (
+    GrowingSteps,
+    Prefilled,
+    Prompt,
+    SampledRow,
+    sample,
+)
+from llm_decpomdp.agents.inference.static_cache import sample_static
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.models.engine import ModelEngine

@@ -1,6 +1,7 @@
 """From the prompts' token ids to sampled ids and their log-probabilities.
 
-`sample` is the loop. `SampledRows` holds the rows of a batch, and `draw_tokens` draws one token for each of them.
+`sample` is the loop. `SampledRows` holds the rows of a batch, `draw_tokens` draws one token for each of them, and
+`GrowingSteps` makes the pass behind it.
 
 Letters: B prompts, S samples of each, N = B * S rows (fewer as they end), P prompt tokens, T new tokens,
 V vocabulary. Masks: 1 = counts.
@@ -12,20 +13,29 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from typing_extensions import Protocol
 
-from llm_decpomdp.agents.inference.decoding import growing_cache, whole_head
+from llm_decpomdp.agents.inference.decoding import (
+    cache_argument,
+    growing_cache,
+    limit_threads,
+    product_size,
+    takes_prepared_masks,
+    whole_head,
+)
 from llm_decpomdp.agents.inference.determinism import cumulative_sum
-from llm_decpomdp.agents.inference.log_probs import token_log_probs
+from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
-from llm_decpomdp.agents.inference.static_cache import StaticSteps
-from llm_decpomdp.agents.inference.steps import GrowingSteps, Prefilled, forward_with
 from llm_decpomdp.agents.inference.stop_strings import Decode, StopSearch
+
+if TYPE_CHECKING:
+    from llm_decpomdp.agents.inference.static_cache import StaticSteps
 
 SetAdapters = Callable[[Sequence[str | None]], None]
 """Sets the adapter of each row for the next pass."""
@@ -91,7 +101,7 @@ def sample(
     set_adapters: SetAdapters = ignore_adapters,
     decode: Decode | None = None,
     prefixes: PrefixCache | None = None,
-    steps: Callable[[Prefilled], GrowingSteps | StaticSteps] = GrowingSteps,
+    steps: Callable[[Prefilled], GrowingSteps | StaticSteps] | None = None,
 ) -> list[SampledRow]:
     """Draw completions of all prompts in one batch.
 
@@ -106,7 +116,7 @@ def sample(
         set_adapters: Called with the adapter of each row before each pass.
         decode: Reads tokens as text, for prompts with stop strings.
         prefixes: Keys and values of earlier calls, by which prompts that begin with the same tokens are continued.
-        steps: The passes behind that of the prompts.
+        steps: The passes behind that of the prompts, by default `GrowingSteps`.
 
     Returns:
         N rows: the samples of the first prompt, then those of the second, and so on.
@@ -136,7 +146,7 @@ def sample(
     logits, mask, positions = (
         tensor.repeat_interleave(num_samples, 0) for tensor in (logits, mask, positions[:, -1:])
     )  # (N, V), (N, P), (N, 1)
-    step = steps(
+    step = (steps or GrowingSteps)(
         Prefilled(
             model,
             cache,
@@ -162,10 +172,6 @@ def sample(
             tokens = tokens[going]
             step.select(going)
         logits = step(tokens)
-
-
-sample_static = partial(sample, steps=StaticSteps)
-"""`sample` with keys and values in memory of fixed size."""
 
 
 def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -206,7 +212,7 @@ class SampledRows:
         self._limits = torch.tensor(limits, device=device)
         numbers = [self._numbers(prompt, num_samples) for prompt in prompts]
         # One column more, for the tokens that rows draw between their end and the next check.
-        self._uniform = torch.nn.functional.pad(torch.cat(numbers), (0, 1)).to(device)  # (N, T + 1)
+        self._uniform = pad(torch.cat(numbers), (0, 1)).to(device)  # (N, T + 1)
         self._length = 0
         self._block = block_size(device)
         self._ends = {*limits}
@@ -223,7 +229,7 @@ class SampledRows:
         if prompt.uniform is None:
             prompt = prompt.draw_numbers(num_samples)
         assert prompt.uniform is not None
-        return torch.nn.functional.pad(prompt.uniform, (0, self.limit - prompt.uniform.shape[1]))
+        return pad(prompt.uniform, (0, self.limit - prompt.uniform.shape[1]))
 
     def all(self) -> Tensor:
         """Return the indices of all rows, (N,)."""
@@ -311,6 +317,75 @@ class SampledRows:
             SampledRow(tuple(tokens[:length]), tuple(log_probs[:length]), stopped)
             for tokens, log_probs, length, stopped in zip(*map(Tensor.tolist, columns), strict=True)
         ]
+
+
+# Passes of new tokens
+
+
+@dataclass(frozen=True)
+class Prefilled:
+    """A batch whose prompts have passed through the model; P tokens of the longest prompt."""
+
+    model: Any
+    cache: Any  # keys and values of the prompts, a row for each line of the batch
+    mask: Tensor  # 1 for tokens of prompts that count, (N, P)
+    positions: Tensor  # positions of the last tokens of the prompts, (N, 1)
+    limit: int  # maximum number of passes
+    set_adapters: Callable[[], None]  # sets the adapters of the lines for the next pass
+    padded: bool  # whether any prompt is shorter than P
+
+
+def forward_with(model: Any, cache: Any) -> Callable[..., Any]:
+    """Return the pass of a model with a cache, which gives the logits of the last column alone."""
+    return partial(model, **{cache_argument(model): cache}, use_cache=True, logits_to_keep=1)
+
+
+class GrowingSteps:
+    """Passes of one new token for each line, with a cache that grows."""
+
+    def __init__(self, begin: Prefilled) -> None:
+        self._forward, self._cache = forward_with(begin.model, begin.cache), begin.cache
+        self._positions, self._padded = begin.positions, begin.padded
+        self._prepares_masks = takes_prepared_masks(begin.model)
+        self._mask = self._prepare(begin.mask)
+        self._set_adapters = begin.set_adapters
+        self._weights, self._device = product_size(unwrap_peft(begin.model)), begin.model.device
+
+    def select(self, lines: Sequence[int], columns: int | None = None) -> None:
+        """Keep these lines of the batch, in this order; of their columns the last ones, or all."""
+        self._cache.batch_select_indices(lines)
+        self._mask, self._positions = self._mask[lines], self._positions[lines]
+        if columns is not None:
+            self._mask = self._mask[..., -columns:]
+            for layer in self._cache.layers:
+                layer.keep_last(columns)
+
+    def append(self, other: Prefilled) -> None:
+        """Add the lines of another batch; the last tokens of all lines then stand in one column."""
+        for layer, added in zip(self._cache.layers, other.cache.layers, strict=True):
+            layer.append(added)
+        masks = (self._mask, self._prepare(other.mask))
+        width = max(mask.shape[-1] for mask in masks)
+        self._mask = torch.cat([pad(mask, (width - mask.shape[-1], 0)) for mask in masks])
+        self._positions = torch.cat([self._positions, other.positions])
+
+    def _prepare(self, mask: Tensor) -> Tensor:
+        return mask.bool()[:, None, None] if self._prepares_masks else mask
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """Return the logits (N, V) behind one more token of each line (N,)."""
+        self._mask = torch.cat([self._mask, torch.ones_like(self._mask[..., :1])], -1)
+        self._positions = self._positions + 1
+        self._set_adapters()
+        with limit_threads(len(tokens) * self._weights, self._device):
+            # transformers looks for padding in masks that it prepares, which waits for a GPU.
+            out = self._forward(
+                input_ids=tokens.unsqueeze(1),
+                attention_mask=self._mask if self._padded else None,
+                position_ids=self._positions,
+            )
+        logits: Tensor = out.logits[:, -1]
+        return logits
 
 
 # Drawing of tokens

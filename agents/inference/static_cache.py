@@ -8,6 +8,7 @@ shapes and addresses all launches are recorded once, and repeated as one:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from llm_decpomdp.agents.inference.decoding import takes_prepared_masks
 from llm_decpomdp.agents.inference.log_probs import unwrap_peft
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.inference.steps import Prefilled, forward_with
+from llm_decpomdp.agents.inference.sampler import Prefilled, forward_with, sample
 
 
 def uses_static_cache(model: Any, caching: Caching) -> bool:
@@ -152,3 +153,7 @@ class StaticLayer(CacheLayerMixin):
     def get_max_length(self) -> int:
         """Return the number of tokens of the memory."""
         return self._room
+
+
+sample_static = partial(sample, steps=StaticSteps)
+"""`sample` with keys and values in memory of fixed size."""

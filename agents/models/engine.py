@@ -30,9 +30,8 @@ from llm_decpomdp.agents.inference.sampler import (
     SetAdapters,
     ignore_adapters,
     sample,
-    sample_static,
 )
-from llm_decpomdp.agents.inference.static_cache import uses_static_cache
+from llm_decpomdp.agents.inference.static_cache import sample_static, uses_static_cache
 from llm_decpomdp.agents.inference.stop_strings import TokenDecoder, stop_length
 from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.methods import (

@@ -38,8 +38,8 @@ from llm_decpomdp.agents.inference.sampler import (
     SetAdapters,
     ignore_adapters,
     sample,
-    sample_static,
 )
+from llm_decpomdp.agents.inference.static_cache import sample_static
 from llm_decpomdp.agents.inference.stop_strings import Decode
 from llm_decpomdp.agents.models.prompting import (
     LENGTH_DEPENDENT,

@@ -20,7 +20,7 @@ from llm_decpomdp.agents import ModelEngine, PolicySpec, Sampling, load_policy, 
 from llm_decpomdp.agents.inference import compiled
 from llm_decpomdp.agents.inference.compiled import CompiledLayers
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions
-from llm_decpomdp.agents.inference.sampler import sample_static
+from llm_decpomdp.agents.inference.static_cache import sample_static
 from tests.agents.conftest import Make
 
 PROMPT, ROWS = (5, 6, 7, 8, 9), ((4, 3, 2, 9), (8, 8, 3, 9, 7, 0), (6, 6))

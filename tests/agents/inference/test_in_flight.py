@@ -15,7 +15,8 @@ from llm_decpomdp.agents.adapters import adapter_policies
 from llm_decpomdp.agents.inference.decoding import growing_cache
 from llm_decpomdp.agents.inference.in_flight import use_newer_weights
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions
-from llm_decpomdp.agents.inference.sampler import sample, sample_static
+from llm_decpomdp.agents.inference.sampler import sample
+from llm_decpomdp.agents.inference.static_cache import sample_static
 from llm_decpomdp.algorithms import ALGORITHMS, Group, Learner, LearnerOptions, Rollout, Start
 from llm_decpomdp.completion import Completion
 from tests.agents.conftest import tiny_model, tiny_tokenizer

@@ -13,8 +13,8 @@ from transformers import LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from llm_decpomdp.agents import PolicySpec, Sampling, load_policy, load_team
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions
-from llm_decpomdp.agents.inference.sampler import Prompt, sample, sample_static
-from llm_decpomdp.agents.inference.static_cache import StaticSteps, uses_static_cache
+from llm_decpomdp.agents.inference.sampler import Prompt, sample
+from llm_decpomdp.agents.inference.static_cache import StaticSteps, sample_static, uses_static_cache
 from llm_decpomdp.agents.models.methods import METHODS
 from tests.agents.conftest import SIZE, Make, tiny_model
 
