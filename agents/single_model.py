@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Prompting, Sampling
 from llm_decpomdp.agents.loading import load_model
-from llm_decpomdp.options import pick
 
 if TYPE_CHECKING:
     import torch
@@ -57,11 +56,10 @@ def load_policy(
         ImportError: If torch, transformers or the offline model's package is missing.
         OSError: If there is no such model, or the hub cannot be reached.
     """
-    options = pick(
-        ModelOptions,
-        sampling or Sampling(),
-        caching or Caching(),
-        prompting or Prompting(),
+    options = ModelOptions(
+        **vars(sampling or Sampling()),
+        **vars(caching or Caching()),
+        **vars(prompting or Prompting()),
         compute_dtype=compute_dtype,
         device=str(device),
         attn_implementation=attn_implementation,

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, field, fields
 from dataclasses import Field as DataclassField
@@ -171,19 +170,10 @@ def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> 
         raise ValueError(explanation(error, kind, prefix)) from None
 
 
-def pick(kind: type[Kind], *sources: object, **values: Any) -> Kind:
-    """Build options from objects that have attributes of the same names.
-
-    Args:
-        kind: A dataclass.
-        *sources: Objects; where several have an attribute, the first counts.
-        **values: Values that count before those of all objects.
-
-    Raises:
-        KeyError: If none of them has an attribute that `kind` needs.
-    """
-    attributes = ChainMap(values, *(dict(vars(source)) for source in sources))
-    return kind(**{name: attributes[name] for name in names(kind)})
+def pick(kind: type[Kind], source: object, **values: Any) -> Kind:
+    """Build options of a class from values, and the rest from an object that has them, such as of a subclass."""
+    rest = {name: getattr(source, name) for name in names(kind) if name not in values}
+    return kind(**values, **rest)
 
 
 def as_arguments(kind: type[Any]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:

@@ -37,7 +37,7 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import (
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.feedback.code_mode import CodeOptions
-from llm_decpomdp.option_tools import refuse_changes, sections_of
+from llm_decpomdp.option_tools import refuse_changes
 from llm_decpomdp.options import Options, names, option, option_of
 from llm_decpomdp.registry import accepts_argument, make
 
@@ -184,14 +184,6 @@ class AlgorithmConfig(StepOptions, ScheduleConfig):
         """The options that only this algorithm has, as `Algorithm.configure` takes them."""
         of_pairs = names(PreferenceOptions) if self.preferences else ()
         return {**{name: getattr(self.preferences, name) for name in of_pairs}, **self.options}
-
-    def sections(self) -> dict[str, Options]:
-        """Return the options of each section; defaults for those that are off."""
-        return {
-            name: getattr(self, name) or kind()
-            for name in names(AlgorithmConfig)
-            for kind in sections_of(AlgorithmConfig, name)
-        }
 
 
 class EvaluationConfig(Options):

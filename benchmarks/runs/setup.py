@@ -15,6 +15,8 @@ from llm_decpomdp.algorithms import (
     Start,
     TrainerOptions,
 )
+from llm_decpomdp.algorithms.learning.learner_options import StepOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import RewardScoreOptions, StorageOptions
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.keys import FIELDS
@@ -162,32 +164,41 @@ def declare_run(config: Config, env: DecPOMDPEnv) -> DeclaredRun:
 
 
 def learner_options(config: Config, total_updates: int, team: TeamSpec) -> LearnerOptions:
-    """Build the options of the learner from those of the same names in the configuration."""
+    """Build the options of the learner: those of the section `algorithm`, and of its sections that are on."""
+    algorithm = config.algorithm
+    sections = {
+        "objective": algorithm.objective,
+        "importance_sampling": algorithm.importance_sampling,
+        "kl": algorithm.kl,
+        "truncation": algorithm.truncation,
+        "joint_aggregation": algorithm.joint_aggregation,
+        "critic": algorithm.critic,
+    }
+    steps = pick(StepOptions, algorithm)
+    # Configurations for several turns are also run with one, where nothing is weighed.
+    if config.horizon == 1 or not steps.turn_gradient_weights:
+        steps = replace(steps, turn_gradient_weights=None)
     # Frozen policies have no loss that could be divided by a length.
     lengths = [spec.max_new_tokens for spec in team.policies.values() if spec.can_be_trained]
-    weights = config.algorithm.turn_gradient_weights
-    return pick(
-        LearnerOptions,
-        config.algorithm,
+    return LearnerOptions(
+        **vars(steps),
+        **{name: section for name, section in sections.items() if section is not None},
         discount=config.env.discount,
         total_updates=total_updates,
         fixed_length=max(lengths, default=1),
-        # Configurations for several turns are also run with one, where nothing is weighed.
-        turn_gradient_weights=weights if weights and config.horizon > 1 else None,
-        **config.algorithm.sections(),
     )
 
 
 def trainer_options(config: Config) -> TrainerOptions:
-    """Build the options of the trainer from those of the same names in the configuration."""
-    return pick(
-        TrainerOptions,
-        config.algorithm.rollout,
-        config.algorithm,
-        config.output,
+    """Build the options of the trainer."""
+    algorithm = config.algorithm
+    return TrainerOptions(
+        **vars(algorithm.rollout),
+        **vars(pick(StorageOptions, config.output)),
+        group_size=algorithm.group_size,
+        reward_model=algorithm.reward_model or RewardScoreOptions(),
         eval_every=config.evaluation.every,
         seed=config.seed,
-        **config.algorithm.sections(),
     )
 
 
