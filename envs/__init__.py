@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.specs import register, register_collection
+from llm_decpomdp.registry import register, register_collection
 from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:

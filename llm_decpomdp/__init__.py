@@ -12,9 +12,8 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import Episode, Turn, Verdict
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.policy import Policy
-from llm_decpomdp.registry import make
+from llm_decpomdp.registry import make, pprint_registry, register, spec
 from llm_decpomdp.spaces import UnicodeText
-from llm_decpomdp.specs import pprint_registry, register, spec
 from llm_decpomdp.testing.checker import check_env
 from llm_decpomdp.wrappers.aec import aec, from_aec
 from llm_decpomdp.wrappers.from_single_agent import from_single_agent

@@ -97,7 +97,7 @@ def is_added(kind: str, name: object) -> bool:
 def plugin_origin(kind: str, name: str, built_in: Collection[str] = ()) -> str | None:
     """Return the package that provides a name, with its version; `None` for paths of objects and built-in names.
 
-    For environments use `llm_decpomdp.specs.origin`.
+    For environments use `llm_decpomdp.registry.origin`.
     """
     candidates = [] if ":" in name or name in built_in else entry_point_plugins(kind)
     return next((plugin.origin for plugin in candidates if plugin.name == name), None)

@@ -1,18 +1,36 @@
-"""Building of environments by their ids, which `specs.py` holds."""
+"""Registered environments: their ids and entry points, and `make`, which builds them.
+
+Wherever an id is accepted, `module:id` first imports `module`, which registers the id (`docs/plugins.md`). Ids of
+games of another library begin with the name of their collection, such as `openspiel:tiny_hanabi`.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import json
+import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
+import pettingzoo
+
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import MODES
-from llm_decpomdp.plugins import is_added, replace_part
-from llm_decpomdp.specs import origin, spec
+from llm_decpomdp.plugins import (
+    entry_point_plugins,
+    import_by_name,
+    is_added,
+    only,
+    replace_part,
+)
+from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import unknown
+
+ID_PATTERN = re.compile(r"[a-z][a-z0-9_-]*-v\d+")
 
 WRAPPERS = {
     "centralized": "llm_decpomdp.wrappers.centralized:centralize",
@@ -121,3 +139,161 @@ def _builder(id: str) -> Callable[..., DecPOMDPEnv]:
             f"the environment {entry.id!r} of the package {package}: {error}"
         ) from error
     return build
+
+
+# Ids
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """A registered environment."""
+
+    id: str
+    entry_point: str
+    """`module:function` of a function that builds the environment from keyword arguments."""
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    """Default arguments, JSON-able."""
+    summary: str = field(default="", compare=False)
+    """What the team does, in one sentence; empty if it was registered without."""
+
+
+_registry: dict[str, EnvSpec] = {}
+
+_collections: dict[str, str] = {}
+"""Entry points of collections by name."""
+
+
+def register(id: str, entry_point: str, *, summary: str = "", **kwargs: Any) -> None:
+    """Add an environment, also to PettingZoo's registry if it has one (as `llm_decpomdp/<id>`).
+
+    Args:
+        id: `name-vN`.
+        entry_point: `module:function`, loaded when an environment is first made.
+        summary: What the team does, in one sentence, which `llm-decpomdp list` shows.
+        **kwargs: Default arguments of the function, JSON-able.
+
+    Raises:
+        ValueError: If the id, the entry point or an argument has the wrong form, or the id is taken.
+    """
+    if not ID_PATTERN.fullmatch(id):
+        raise ValueError(f"id must look like 'name-v0' in lower case, got {id!r}")
+    if ":" not in entry_point:
+        raise ValueError(
+            f"entry_point must look like 'package.module:function', got {entry_point!r}"
+        )
+    try:
+        json.dumps(kwargs)
+    except TypeError as error:
+        raise ValueError(f"the default arguments of {id!r} must be JSON-able: {error}") from None
+    entry = EnvSpec(id, entry_point, kwargs, summary)
+    if _registry.get(id, entry) != entry:
+        raise ValueError(f"{id!r} is already registered to {_registry[id].entry_point!r}")
+    # PettingZoo refuses an id that it already has, and a module may be imported twice.
+    if id not in _registry and hasattr(pettingzoo, "register"):  # PettingZoo 1.27 and later
+        pettingzoo.register(
+            "parallel",
+            f"llm_decpomdp/{id}",
+            entry_point="llm_decpomdp.registry:make",
+            kwargs={"id": id, **kwargs},
+        )
+    _registry.setdefault(id, entry)
+
+
+def register_collection(name: str, entry_point: str) -> None:
+    """Add the games of another library: `NAME:GAME` is then the id of each.
+
+    Args:
+        name: Name of the collection. A module of this name is hidden from ids of the form `module:id`.
+        entry_point: `module:function`. The function takes the argument `game`, the text after the colon.
+    """
+    _collections[name] = entry_point
+
+
+def is_id(text: str) -> bool:
+    """Check whether a text has the form of an id, as one in place of a path."""
+    name = text.rpartition(":")[2]
+    return text.partition(":")[0] in _collections or ID_PATTERN.fullmatch(name) is not None
+
+
+def spec(id: str) -> EnvSpec:
+    """Return the registered environment of this id.
+
+    Args:
+        id: A registered id, `module:id` to first import the module that registers it, or `collection:game`.
+
+    Raises:
+        ImportError: If the module cannot be imported.
+        KeyError: If there is no such id (names the nearest one), or if two packages provide it.
+    """
+    collection, _, game = id.partition(":")
+    if collection in _collections:
+        return EnvSpec(id, _collections[collection], {"game": game})
+    module, _, name = id.rpartition(":")
+    remedy = f"One of your own is 'module:{name}', by the module that registers it"
+    if ":" in id:
+        file = getattr(import_by_name(module, id), "__file__", None)
+        for plugin in entry_point_plugins("environment"):
+            if plugin.full_name == id:
+                fresh = EnvSpec(name, plugin.path)
+                entry = _registry.get(name, fresh)
+                return entry if entry.entry_point == plugin.path else fresh
+    # Only for unknown ids: reading all entry points is slow in large installations.
+    if name not in _registry:
+        _register_entry_points()
+    if name not in _registry:
+        if is_added("environment", name):
+            only("environment", name)  # raises, since two packages provide it
+        if module:
+            raise KeyError(
+                f"{id!r}: the module {module!r} ({file}) registers no environment {name!r}"
+                f"{_hint_of_own(name)}: call llm_decpomdp.register({name!r}, '{module}:FUNCTION') in it, outside "
+                "of functions; FUNCTION builds the environment"
+            )
+        listing = "`llm-decpomdp list` shows all"
+        raise KeyError(f"{unknown('environment', name, _registry, listing)}. {remedy}")
+    return _registry[name]
+
+
+def _hint_of_own(name: str) -> str:
+    """Return a hint at the nearest id of other packages, for errors; empty if none is near."""
+    package = __name__.partition(".")[0]
+    foreign_ids = [id for id, e in _registry.items() if not e.entry_point.startswith(f"{package}.")]
+    near = get_close_matches(name, foreign_ids, cutoff=0.5)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _register_entry_points() -> None:
+    """Register the environments that exactly one installed package provides, except those whose id is taken."""
+    for plugin in entry_point_plugins("environment"):
+        entry = _registry.get(plugin.name)
+        if entry is not None and entry.entry_point == plugin.path:
+            continue
+        try:
+            register(plugin.name, only("environment", plugin.name).path)
+        except (KeyError, ValueError) as error:
+            warn(f"an environment of the package {plugin.origin} is left out: {error.args[0]}")
+
+
+def origin(id: str) -> str | None:
+    """Return the package whose entry point provides an environment, with its version; errors as of `spec`."""
+    entry = spec(id)
+    for plugin in entry_point_plugins("environment"):
+        if (plugin.name, plugin.path) == (entry.id, entry.entry_point):
+            return plugin.origin
+    return None
+
+
+def registered_ids() -> list[str]:
+    """Return all ids, including those of installed packages, sorted."""
+    _register_entry_points()
+    return sorted(_registry)
+
+
+def pprint_registry(*, disable_print: bool = False) -> str | None:
+    """Print the registered ids with their entry points, or return them as text with `disable_print`."""
+    width = max(map(len, _registry), default=0)
+    text = "\n".join(f"{id:<{width}}  {_registry[id].entry_point}" for id in registered_ids())
+    if disable_print:
+        return text
+    print(text)
+    return None

@@ -11,9 +11,8 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.protocols import Component
-from llm_decpomdp.registry import accepts_argument, description
+from llm_decpomdp.registry import accepts_argument, description, registered_ids, spec
 from llm_decpomdp.rendering import describe_reward
-from llm_decpomdp.specs import registered_ids, spec
 
 GOLD = {
     "humaneval-v0": {"num_agents": 1},

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp import check_env, make, specs
+from llm_decpomdp import check_env, make, registry
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.envs.bugfix.feedback import REPAIR_FEEDBACK as REPAIR
 from llm_decpomdp.envs.classeval.feedback import CLASS_FEEDBACK as CLASS
@@ -52,7 +52,7 @@ def test_a_package_announces_one_thing_of_each_kind(example):
 
 
 def test_looking_names_up_imports_nothing(example):
-    assert "terse-v0" in specs.registered_ids() and entry_point_plugins("algorithm")
+    assert "terse-v0" in registry.registered_ids() and entry_point_plugins("algorithm")
     assert "terse_agents" not in sys.modules
 
 
@@ -154,7 +154,7 @@ def test_an_id_that_is_taken_stays_what_it_was_and_is_meant_where_its_module_is_
     assert llm_decpomdp.spec("greedy:probe-turns-v0").entry_point == "greedy:make"
     text = r"of the package greedy-one 0\.1\.0 is left out: .* already"
     with pytest.warns(UserWarning, match=text):
-        assert "probe-turns-v0" in specs.registered_ids()
+        assert "probe-turns-v0" in registry.registered_ids()
     assert llm_decpomdp.spec("probe-turns-v0").entry_point.startswith("llm_decpomdp.")
 
 
@@ -163,7 +163,7 @@ def test_an_id_of_two_packages_is_refused_and_module_and_id_say_which_one_is_mea
     for name in ("aaa", "zzz"):
         write_package(site, name, {"environment.same-v0": f"{name}_m:build"})
         (site / f"{name}_m.py").write_text(f"{name} = True\ndef build(): ...\n")
-    assert "same-v0" not in specs.registered_ids()
+    assert "same-v0" not in registry.registered_ids()
     text = r"by aaa 0\.1\.0 \(aaa_m:same-v0\) and zzz 0\.1\.0 \(zzz_m:same-v0\): name one"
     with pytest.raises(KeyError, match=text):
         make("same-v0")

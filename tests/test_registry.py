@@ -9,7 +9,7 @@ import pettingzoo
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp import DecPOMDPEnv, registry, specs
+from llm_decpomdp import DecPOMDPEnv, registry
 from tests.conftest import word_env
 
 CODING = "llm_decpomdp.envs.coding.env:coophumaneval"
@@ -18,7 +18,7 @@ CODING = "llm_decpomdp.envs.coding.env:coophumaneval"
 @pytest.fixture
 def own_registry(monkeypatch):
     """Ids that a test adds are gone after it."""
-    monkeypatch.setattr(specs, "_registry", dict(specs._registry))
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_make_builds_and_marks_the_environment():
 
 
 def test_registered_defaults_apply_and_give_way(own_registry):
-    specs.register("three-turns-v0", CODING, num_turns=3, source="bundled")
+    registry.register("three-turns-v0", CODING, num_turns=3, source="bundled")
     assert llm_decpomdp.make("three-turns-v0").num_turns == 3
     env = llm_decpomdp.make("three-turns-v0", num_turns=1)
     assert env.spec_kwargs == {"num_turns": 1, "source": "bundled"}
@@ -63,7 +63,7 @@ def test_registered_defaults_apply_and_give_way(own_registry):
     not hasattr(pettingzoo, "make"), reason="PettingZoo has no registry before 1.27"
 )
 def test_pettingzoo_makes_the_same_environment_which_knows_what_it_is(own_registry):
-    specs.register("five-turns-v0", CODING, num_turns=5)
+    registry.register("five-turns-v0", CODING, num_turns=5)
     env = pettingzoo.make("parallel", "llm_decpomdp/five-turns-v0", source="bundled")
     assert isinstance(env, DecPOMDPEnv)
     assert env.num_turns == 5 and env.metadata["id"] == "five-turns-v0"
@@ -71,8 +71,8 @@ def test_pettingzoo_makes_the_same_environment_which_knows_what_it_is(own_regist
 
 
 def test_a_game_of_a_collection_is_an_argument_of_its_builder(monkeypatch):
-    monkeypatch.setattr(specs, "_collections", {})
-    specs.register_collection("words", f"{__name__}:word_game")
+    monkeypatch.setattr(registry, "_collections", {})
+    registry.register_collection("words", f"{__name__}:word_game")
     env = llm_decpomdp.make("words:spell(letters=3):x", num_turns=2)
     assert (env.name, env.num_turns) == ("spell(letters=3):x", 2)
     assert env.metadata["id"] == "words:spell(letters=3):x"
@@ -100,23 +100,23 @@ def test_an_unknown_id_or_argument_names_the_nearest():
 @pytest.mark.parametrize("id", ["nover", "Upper-v0", "x-v", "-v0", "a b-v0", "x-v0.1", ""])
 def test_ids_of_the_wrong_form_are_refused(own_registry, id):
     with pytest.raises(ValueError, match="id must look like"):
-        specs.register(id, CODING)
+        registry.register(id, CODING)
 
 
 def test_bad_entries_are_refused(own_registry):
     with pytest.raises(ValueError, match="entry_point must look like"):
-        specs.register("new-v0", "just_a_module")
+        registry.register("new-v0", "just_a_module")
     with pytest.raises(ValueError, match="JSON"):
-        specs.register("new-v0", CODING, split=object())
+        registry.register("new-v0", CODING, split=object())
     with pytest.raises(ValueError, match="already registered"):
-        specs.register("coophumaneval-v0", "elsewhere:build")
-    assert "new-v0" not in specs.registered_ids()
+        registry.register("coophumaneval-v0", "elsewhere:build")
+    assert "new-v0" not in registry.registered_ids()
 
 
 def test_registering_the_same_twice_is_harmless(own_registry):
-    before = specs.registered_ids()
-    specs.register("coophumaneval-v0", CODING)
-    assert specs.registered_ids() == before == sorted(before)
+    before = registry.registered_ids()
+    registry.register("coophumaneval-v0", CODING)
+    assert registry.registered_ids() == before == sorted(before)
 
 
 def test_pprint_registry_lists_ids_and_entry_points(capsys):

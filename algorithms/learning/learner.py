@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,12 +27,13 @@ from llm_decpomdp.algorithms.learning.passes import (
     fill_passes,
     group_by_prompt,
     loss_items,
+    split_by_prompt,
 )
 from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.rollouts.lanes import in_lanes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.completion import Completion
-from llm_decpomdp.policy import ReferencedPolicy, Team, TrainablePolicy, policy_attribute
+from llm_decpomdp.policy import Team, TrainablePolicy, policy_attribute
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.critics.states import Features
@@ -235,23 +235,15 @@ class Learner(BaseLearner):
         self, items: Sequence[LossItem]
     ) -> Iterator[tuple[LossItem, Tensor, Tensor, Tensor | None]]:
         """Return each item of a pass with log-probabilities, mask and reference log-probabilities, (G, T) each."""
-        policy = self._agents[items[0].agent]
-        parts = [list(part) for _, part in groupby(items, key=lambda item: item.prompt)]
+        policy, parts = self._agents[items[0].agent], split_by_prompt(items)
         prompts = [
             (part[0].prompt, [completion for item in part for completion in item.completions])
             for part in parts
         ]
-        values_of: list[tuple[Tensor, Tensor]]
+        values_of = _of_prompts(policy, "log_probs", prompts)
         references: list[tuple[Tensor, Tensor]] | None = None
-        if len(prompts) == 1:
-            values_of = [policy.log_probs(*prompts[0])]
-            if self._uses_reference:
-                assert isinstance(policy, ReferencedPolicy), policy
-                references = [policy.reference_log_probs(*prompts[0])]
-        else:
-            values_of = policy_attribute(policy, "log_probs_of_prompts")(prompts)
-            if self._uses_reference:
-                references = policy_attribute(policy, "reference_log_probs_of_prompts")(prompts)
+        if self._uses_reference:
+            references = _of_prompts(policy, "reference_log_probs", prompts)
         for place, part in enumerate(parts):
             sizes = [len(item.completions) for item in part]
             log_probs, mask = (torch.split(values, sizes) for values in values_of[place])
@@ -328,6 +320,16 @@ class Learner(BaseLearner):
 
 def _device(policy: TrainablePolicy) -> str:
     return str(next(iter(policy.parameters())).device)
+
+
+def _of_prompts(
+    policy: TrainablePolicy, method: str, prompts: Sequence[tuple[str, Sequence[Completion]]]
+) -> list[tuple[Tensor, Tensor]]:
+    """Call a method of a policy for a prompt, or the one for several prompts."""
+    if len(prompts) == 1:
+        return [getattr(policy, method)(*prompts[0])]
+    values: list[tuple[Tensor, Tensor]] = policy_attribute(policy, f"{method}_of_prompts")(prompts)
+    return values
 
 
 def _recorded_log_probs(completions: Sequence[Completion], like: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
@@ -110,6 +111,11 @@ def group_by_prompt(items: Sequence[LossItem]) -> list[list[LossItem]]:
             microbatches.append(microbatch)
         microbatch.append(item)
     return microbatches
+
+
+def split_by_prompt(items: Sequence[LossItem]) -> list[list[LossItem]]:
+    """Return the items of a pass in parts with one prompt each."""
+    return [list(part) for _, part in groupby(items, key=lambda item: item.prompt)]
 
 
 def _padded_characters(items: Sequence[LossItem]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,26 +53,12 @@ class RolloutWorker(ABC):
 
     in_workers = True
     """Whether other processes share the rollout batches."""
-    _policies: Mapping[str, TrainablePolicy] | None = None
-    _version: Callable[[], int] | None = None
     _loaded: int | None = None
 
-    def track(self, policies: Mapping[str, TrainablePolicy], version: Callable[[], int]) -> None:
-        """Say whose weights `synchronize` takes over.
-
-        Args:
-            policies: The policies that learn, by the names of `distinct_policies`.
-            version: Returns the number of completed updates and warm start steps; it never decreases.
-        """
-        self._policies, self._version = policies, version
-
-    def synchronize(self) -> None:
-        """Take over the newest weights, if they have changed. Without `track` there is nothing to take over."""
-        if self._policies is None or self._version is None:
-            return
-        version = self._version()
+    def synchronize(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
+        """Take over the weights of policies, if this version has others; arguments as of `update_weights`."""
         if version != self._loaded:
-            self.update_weights(self._policies, version)
+            self.update_weights(policies, version)
             self._loaded = version
 
     def reload(self) -> None:

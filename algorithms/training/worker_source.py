@@ -85,13 +85,13 @@ class WorkerSource(SampledSource):
     def _sample(
         self, request: UpdateRequest, batches: Sequence[NumberedBatch], timer: Timer
     ) -> list[list[Rollout]]:
-        self.worker.synchronize()
+        self._synchronize()
         rollouts = iter(self.worker.run_batches(self._update_batches(request), timer))
         return [next(rollouts) if starts else [] for _, starts in batches]
 
     def prefetch(self, request: UpdateRequest) -> None:
         """Let the worker begin with a request."""
-        self.worker.synchronize()
+        self._synchronize()
         self.worker.prefetch(self._update_batches(request))
 
     def _update_batches(self, request: UpdateRequest) -> list[UpdateBatch]:
@@ -102,9 +102,12 @@ class WorkerSource(SampledSource):
             if starts
         ]
 
+    def _synchronize(self) -> None:
+        self.worker.synchronize(self.learner.policies, self._trainer.version)
+
     def on_init_end(self, trainer: Trainer) -> None:
-        """Let the worker follow the weights of the trainer."""
-        self.worker.track(self.learner.policies, lambda: trainer.version)
+        """Keep the trainer, which knows the version of the weights."""
+        self._trainer = trainer
 
     def on_resume(self, trainer: Trainer) -> None:
         """Give the worker the weights of the checkpoint."""
@@ -122,15 +125,10 @@ class WorkerEvaluation(PeriodicEvaluation):
         super().__init__(env, starts)
         self.worker, self.in_workers = worker, worker.in_workers
 
-    def on_init_end(self, trainer: Trainer) -> None:
-        """Check as `PeriodicEvaluation`, and let the worker follow the weights of the trainer."""
-        super().on_init_end(trainer)
-        self.worker.track(trainer.learner.policies, lambda: trainer.version)
-
     def _play(
         self, trainer: Trainer, batches: Sequence[NumberedBatch], timer: Timer
     ) -> list[list[Rollout]]:
-        self.worker.synchronize()
+        self.worker.synchronize(trainer.learner.policies, trainer.version)
         seed, size = trainer.options.seed, self.at_a_time
         parts = [EvaluationBatch(index, starts, seed, size) for index, starts in batches]
         return self.worker.run_batches(parts, timer)

@@ -97,7 +97,7 @@ def show_suites() -> None:
     """Print the suites that come with the package."""
     from rich.console import Console
 
-    from llm_decpomdp.benchmarks.config.shipped import description
+    from llm_decpomdp.benchmarks.config.load import description
     from llm_decpomdp.benchmarks.suites.suite import load_suite, shipped_suites
 
     suites = shipped_suites()
@@ -160,8 +160,7 @@ def plan(
     ] = None,
 ) -> None:
     """Estimate the memory that a run needs on each device; exit with 2 if it cannot fit."""
-    from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.config.shipped import find_config
+    from llm_decpomdp.benchmarks.config.load import find_config, read_config
     from llm_decpomdp.benchmarks.doctor.device_plan import (
         estimate_devices,
         plan_lines,

@@ -29,9 +29,9 @@ from llm_decpomdp.utils.text import plain, visible
 
 def list_() -> None:
     """Show the environments, the configurations, and what installed packages add."""
-    from llm_decpomdp.benchmarks.config.shipped import description, shipped
+    from llm_decpomdp.benchmarks.config.load import description, shipped
     from llm_decpomdp.plugins import KINDS, plugins
-    from llm_decpomdp.specs import origin, registered_ids, spec
+    from llm_decpomdp.registry import origin, registered_ids, spec
 
     environments = [
         {"id": env_id, "description": of.summary or of.entry_point, "package": origin(env_id)}
@@ -189,7 +189,7 @@ def rewards(
     from llm_decpomdp.benchmarks.analysis.replay import regrade
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
     from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies, table
-    from llm_decpomdp.specs import is_id
+    from llm_decpomdp.registry import is_id
 
     env_id = str(folder)
     if is_id(env_id) and not folder.exists():

@@ -114,14 +114,14 @@ MARKS = ("manifest.json", "metrics.jsonl", "suite.json")
 
 def complete_environment(incomplete: str) -> list[str]:
     """Return the ids of environments that begin with a text."""
-    from llm_decpomdp.specs import registered_ids
+    from llm_decpomdp.registry import registered_ids
 
     return [name for name in registered_ids() if name.startswith(incomplete)]
 
 
 def complete_config(incomplete: str) -> list[str]:
     """Return the names of configurations that begin with a text."""
-    from llm_decpomdp.benchmarks.config.shipped import shipped
+    from llm_decpomdp.benchmarks.config.load import shipped
 
     return [name for name in shipped() if name.startswith(incomplete)]
 

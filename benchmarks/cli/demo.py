@@ -21,8 +21,7 @@ def demo(override: Overrides = None) -> None:
     from rich.console import Console
 
     from llm_decpomdp.benchmarks.analysis.partners import exchange_in_turn, table
-    from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.config.shipped import find_config
+    from llm_decpomdp.benchmarks.config.load import find_config, read_config
     from llm_decpomdp.benchmarks.doctor.memory import give_back, require_for_demo
     from llm_decpomdp.benchmarks.report.live import LiveReport
     from llm_decpomdp.benchmarks.runs import train as run

@@ -163,8 +163,7 @@ def reward_model(
     ] = 4000,
 ) -> None:
     """Learn to score joint answers from pairs; train --override algorithm.reward_model=FILE learns by it."""
-    from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.config.shipped import find_config
+    from llm_decpomdp.benchmarks.config.load import find_config, read_config
     from llm_decpomdp.benchmarks.runs.reward_model import train_reward_model
 
     settings = read_config(find_config(config), override or ())
@@ -223,7 +222,7 @@ def publish(
     Nothing leaves this machine without --push.
     """
     from llm_decpomdp.benchmarks.publish import hub
-    from llm_decpomdp.specs import is_id
+    from llm_decpomdp.registry import is_id
 
     if is_id(team) and not Path(team).exists():
         from llm_decpomdp.benchmarks.evaluation.request import env_arguments

@@ -10,9 +10,8 @@ from typing import Any
 from llm_decpomdp.benchmarks.cli.console import exit_codes, prepare_process
 from llm_decpomdp.benchmarks.cli.run_text import conclude
 from llm_decpomdp.benchmarks.config.errors import ALONE, ConfigError
-from llm_decpomdp.benchmarks.config.load import read_config
+from llm_decpomdp.benchmarks.config.load import find_config, read_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.report.live import LiveReport
 from llm_decpomdp.benchmarks.runs import restart_with_settings
 from llm_decpomdp.benchmarks.runs.resume import resume

@@ -63,8 +63,7 @@ def train_(
     ] = False,
 ) -> None:
     """Train a team of language models, and write a report."""
-    from llm_decpomdp.benchmarks.config.load import read_config
-    from llm_decpomdp.benchmarks.config.shipped import find_config
+    from llm_decpomdp.benchmarks.config.load import find_config, read_config
     from llm_decpomdp.benchmarks.report.live import LiveReport
     from llm_decpomdp.benchmarks.runs import initial_team
     from llm_decpomdp.benchmarks.runs import resume as resuming

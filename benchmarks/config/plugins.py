@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from llm_decpomdp import specs
+from llm_decpomdp import registry
 from llm_decpomdp.agents.policy_kinds import KINDS
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
@@ -40,8 +40,8 @@ def origins_of(names: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def _origin(kind: str, name: str) -> str | None:
     """Return the installed package that a name is of, and its version; `None` for a path."""
-    if kind == "environment" and name in specs.registered_ids():
-        return specs.origin(name)
+    if kind == "environment" and name in registry.registered_ids():
+        return registry.origin(name)
     return plugin_origin(kind, name, BUILT_IN.get(kind, ()))
 
 

@@ -17,7 +17,7 @@ from llm_decpomdp.benchmarks.config.errors import (
 )
 from llm_decpomdp.benchmarks.config.inputs import absolute_data_path, parse_overrides
 from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.shipped import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTest, find_baseline
 from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult

@@ -17,9 +17,8 @@ from llm_decpomdp.agents.saved_team import MANIFEST, declaration, identify_team
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError, open_folder
 from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.load import read_config
+from llm_decpomdp.benchmarks.config.load import find_config, read_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.runs.checkpoints import locate, new_folder, save_checkpoint
 from llm_decpomdp.benchmarks.runs.load_config import load_stored_config, validate
 from llm_decpomdp.benchmarks.runs.setup import team_spec

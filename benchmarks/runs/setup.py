@@ -61,6 +61,13 @@ class ResolvedRun:
         return self.train_env, self.eval_env
 
     @property
+    def samples_alone(self) -> bool:
+        """Whether one process samples all rollouts, without optional features (`sources.py`)."""
+        config = self.config
+        workers = config.inference.engine == "vllm" or config.cluster.rollout_workers
+        return not (workers or self.trainer.wraps_source or self.algorithm.supports_stored_pairs)
+
+    @property
     def problems(self) -> list[Start]:
         """Starts of all training problems that reinforcement learning may sample."""
         left_out = {*self.skipped, *_reserved_tasks(self.config, self.train_env)}

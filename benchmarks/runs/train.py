@@ -34,7 +34,6 @@ from llm_decpomdp.utils.storage import RunFolder
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms import CheckpointManager, RunLog, Trainer
-    from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +153,7 @@ def make_training(
             phase = make_phase(run, team, demonstrations)
         learner = run.algorithm.make_learner(team, run.learner, config.seed)
         source: RolloutSource
-        if samples_alone(run, learner):
+        if run.samples_alone:
             source = SampledSource(env, team, learner, options, run.batches)
             evaluation = PeriodicEvaluation(run.eval_env, run.eval_starts)
         else:
@@ -168,14 +167,6 @@ def make_training(
     except (ValueError, TypeError) as error:
         raise RunError(str(error)) from error
     return TrainingParts(trainer, checkpoints, log)
-
-
-def samples_alone(run: ResolvedRun, learner: BaseLearner) -> bool:
-    """Check whether this process samples all rollouts, without optional features."""
-    config = run.config
-    features = run.trainer.wraps_source or config.algorithm.named_opponent or learner.has_opponent
-    workers = config.inference.engine == "vllm" or config.cluster.rollout_workers
-    return not (run.pairs or features or workers)
 
 
 def complete_run(

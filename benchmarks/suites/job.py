@@ -24,8 +24,8 @@ from llm_decpomdp.benchmarks.config.errors import (
     raise_config_errors,
 )
 from llm_decpomdp.benchmarks.config.legacy import canonical, flat
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.suites.suite import Arm, Suite, is_algorithm
 from llm_decpomdp.utils.storage import RunFolder, write_atomically

@@ -31,7 +31,7 @@ from omegaconf.errors import OmegaConfBaseException
 from llm_decpomdp.algorithms import NAMES
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import load_yaml
-from llm_decpomdp.benchmarks.config.shipped import description, shipped
+from llm_decpomdp.benchmarks.config.load import description, shipped
 from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, OTHER_METHODS, is_baseline
 from llm_decpomdp.plugins import entry_point_plugins, is_entry_point
 from llm_decpomdp.validation import unknown

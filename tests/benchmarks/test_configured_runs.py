@@ -10,7 +10,7 @@ import pytest
 from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.cli.run_text import conclude
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.shipped import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.export.source import EpisodeSource
 from llm_decpomdp.benchmarks.runs.results import read_results
 from llm_decpomdp.benchmarks.runs.resume import resume

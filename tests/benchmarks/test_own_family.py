@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp import check_env, make, specs
+from llm_decpomdp import check_env, make, registry
 from llm_decpomdp.benchmarks import load_config, train, write_report
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.suites.suite import load_suite
@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(specs, "_registry", dict(specs._registry))
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
     yield tmp_path

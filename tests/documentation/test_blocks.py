@@ -13,7 +13,7 @@ import pytest
 import tomllib
 import yaml
 
-from llm_decpomdp import make, specs
+from llm_decpomdp import make, registry
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.documentation.blocks import NOT_RUN, blocks, reason, units
@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "own_family.py").symlink_to(ROOT / "examples" / "own_family.py")
     (tmp_path / "terse_agents.py").symlink_to(EXAMPLE / "terse_agents.py")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(specs, "_registry", dict(specs._registry))
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     before = set(sys.modules)
     yield tmp_path
@@ -86,7 +86,7 @@ def family(page: dict[str, Any]) -> None:
     import own_family
 
     page.update(register=own_family.register, couplet=own_family.couplet)
-    specs._registry.pop("couplet-v0")
+    registry._registry.pop("couplet-v0")
 
 
 BEFORE: dict[str, Callable[[dict[str, Any]], None]] = {

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from llm_decpomdp import specs
+from llm_decpomdp import registry
 from llm_decpomdp.benchmarks.cli.command_line import spread
 from llm_decpomdp.benchmarks.cli.main import app
-from llm_decpomdp.benchmarks.config.shipped import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from tests.documentation.blocks import blocks, reason
 from tests.support.commands import call
@@ -61,7 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     rows = (row.text.strip().replace("mine/0", f"mine/{number}") for number in range(8))
     (tmp_path / "problems.jsonl").write_text("\n".join(rows))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(specs, "_registry", dict(specs._registry))
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
     monkeypatch.setenv("LLM_DECPOMDP_VLLM_PYTHON", sys.executable)
     # Before the folder of packages: the end of the test restores the paths in the opposite order.
     monkeypatch.syspath_prepend(tmp_path)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llm_decpomdp.specs import registered_ids, spec
+from llm_decpomdp.registry import registered_ids, spec
 from tests.support.processes import ROOT
 from tools.site import content, gallery, sources
 

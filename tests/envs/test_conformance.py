@@ -29,8 +29,7 @@ from llm_decpomdp.envs.classeval.env import ClassOptions, classeval
 from llm_decpomdp.envs.coding.env import CodingOptions, coding_env
 from llm_decpomdp.envs.datasets.humaneval import HUMANEVAL
 from llm_decpomdp.envs.feedback.code_mode import CodeOptions
-from llm_decpomdp.registry import accepts_argument
-from llm_decpomdp.specs import registered_ids
+from llm_decpomdp.registry import accepts_argument, registered_ids
 from tests.support.processes import python
 
 CYCLES = 6

@@ -8,7 +8,7 @@ import pytest
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
 
 from llm_decpomdp import aec, check_env, make
-from llm_decpomdp.specs import registered_ids
+from llm_decpomdp.registry import registered_ids
 from llm_decpomdp.testing.rules import ConformanceError
 from llm_decpomdp.wrappers.turn_order import TurnOrderEnv
 

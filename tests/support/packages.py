@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import tomllib
 
-from llm_decpomdp import specs
+from llm_decpomdp import registry
 from llm_decpomdp.plugins import GROUP, plugins
 from tests.support.processes import ROOT
 
@@ -48,7 +48,7 @@ def looked_up_anew(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     """Let Python find the packages in a folder, and forget them afterwards."""
     with monkeypatch.context() as patch:
         patch.syspath_prepend(str(site))
-        patch.setattr(specs, "_registry", dict(specs._registry))
+        patch.setattr(registry, "_registry", dict(registry._registry))
         plugins.cache_clear()
         yield
     plugins.cache_clear()

@@ -12,8 +12,7 @@ from typing import Any
 
 import llm_decpomdp
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.registry import accepts_argument
-from llm_decpomdp.specs import registered_ids, spec
+from llm_decpomdp.registry import accepts_argument, registered_ids, spec
 from tools.site.sources import ROOT
 
 SECTION = re.compile(r"^(Args|Raises|Options):$", re.MULTILINE)

@@ -16,7 +16,7 @@ from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.saved_team import load_saved_team, read_policy_spec, save_team
 from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.shipped import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.completion import Completion

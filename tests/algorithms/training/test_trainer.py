@@ -14,7 +14,7 @@ from llm_decpomdp.algorithms import Start, TrainerOptions
 from llm_decpomdp.algorithms.rollouts.collection import MAX_ROWS, sample_groups
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import defer_signals
-from llm_decpomdp.algorithms.training.out_of_memory import OutOfMemory, memory_ran_out
+from llm_decpomdp.algorithms.training.trainer import OutOfMemory, memory_ran_out
 from llm_decpomdp.completion import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp import specs
+from llm_decpomdp import registry
 from llm_decpomdp.benchmarks.audit.examples import contradictions, examples
 from llm_decpomdp.benchmarks.audit.run import audit, save
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
@@ -369,7 +369,7 @@ def test_a_reward_without_sandbox_is_refused(
 ) -> None:
     (tmp_path / "shorter.py").write_text(SHORTER)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(specs, "_registry", dict(specs._registry))
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
     assert call("audit", "shorter:shorter-v0") == 2
     shown = capsys.readouterr().err
     assert "cannot audit Shorter, which has no method copy_with_sandbox" in shown

@@ -12,11 +12,11 @@ from rich.text import Text
 from llm_decpomdp import __version__, answers, make
 from llm_decpomdp.benchmarks.cli.command_line import spread
 from llm_decpomdp.benchmarks.cli.console import REPEATS_PROGRESS
-from llm_decpomdp.benchmarks.config.shipped import shipped
+from llm_decpomdp.benchmarks.config.load import shipped
 from llm_decpomdp.benchmarks.doctor import examine as doctor
 from llm_decpomdp.envs.building.word import WordGame
 from llm_decpomdp.envs.worlds.strategies import Strategy, say
-from llm_decpomdp.specs import registered_ids
+from llm_decpomdp.registry import registered_ids
 from tests.support.commands import call
 from tests.support.processes import ROOT, python
 

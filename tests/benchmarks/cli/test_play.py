@@ -15,7 +15,7 @@ from llm_decpomdp.benchmarks import runs as process
 from llm_decpomdp.benchmarks.cli import main as commands
 from llm_decpomdp.benchmarks.cli.episode import play_episode
 from llm_decpomdp.benchmarks.cli.run_text import outcome
-from llm_decpomdp.benchmarks.config.shipped import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.dialogue import turns_before
 from tests.support.commands import call
 

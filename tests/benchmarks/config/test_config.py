@@ -21,8 +21,8 @@ from llm_decpomdp.benchmarks.cli import check, publish, results
 from llm_decpomdp.benchmarks.cli.evaluate import eval_
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.keys import ARGUMENTS
+from llm_decpomdp.benchmarks.config.load import find_config, shipped
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.shipped import find_config, shipped
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.export.write import export
@@ -31,8 +31,7 @@ from llm_decpomdp.benchmarks.runs.load_config import load_config, load_stored_co
 from llm_decpomdp.benchmarks.runs.setup import learner_options, team_spec
 from llm_decpomdp.benchmarks.runs.setup_checks import start_cost
 from llm_decpomdp.branching import is_turn_based
-from llm_decpomdp.registry import accepts_argument, defaults
-from llm_decpomdp.specs import registered_ids
+from llm_decpomdp.registry import accepts_argument, defaults, registered_ids
 
 LARGE_TREE = "algorithm.rollout.mode=tree & algorithm.joint_mode=cross & env.num_turns=3"
 

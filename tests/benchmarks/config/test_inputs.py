@@ -12,8 +12,13 @@ from llm_decpomdp.algorithms.learning.feature_options import KLOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import Whole, parse_overrides
 from llm_decpomdp.benchmarks.config.legacy import DATA, OTHER_NAMES
-from llm_decpomdp.benchmarks.config.load import read_config
-from llm_decpomdp.benchmarks.config.shipped import FOLDER, description, find_config, shipped
+from llm_decpomdp.benchmarks.config.load import (
+    FOLDER,
+    description,
+    find_config,
+    read_config,
+    shipped,
+)
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.benchmarks.promises import require

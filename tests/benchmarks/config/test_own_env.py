@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from llm_decpomdp import specs
+from llm_decpomdp import registry
 from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.algorithms import ALGORITHMS, NAMES
 from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.analysis.replay import regrade
 from llm_decpomdp.benchmarks.cli.play import play
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.shipped import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.setup import learner_options
@@ -104,7 +104,7 @@ def paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The id of a wrapped environment that a module in the current folder registers."""
     (tmp_path / "paid_here.py").write_text(PAID)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(specs, "_registry", dict(specs._registry))
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield "paid_here:paid-v0"
     sys.modules.pop("paid_here", None)

@@ -14,7 +14,7 @@ import pytest
 from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.cli.console import prepare_process
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.shipped import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.suites.job import make_jobs

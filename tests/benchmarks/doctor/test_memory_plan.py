@@ -17,8 +17,8 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, Qwen2Conf
 from llm_decpomdp.agents.inference.log_probs import packed_log_probs
 from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.doctor.device_plan import (
     estimate_devices,
     plan_lines,

@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Sta
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.shipped import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.export.contents import PAIRS, TRAJECTORIES
 from llm_decpomdp.benchmarks.export.write import FORMATS, export
 from llm_decpomdp.completion import Completion

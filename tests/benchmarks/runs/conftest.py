@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.config.shipped import find_config
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.train import Result, train
 from llm_decpomdp.utils.storage import read_json_lines

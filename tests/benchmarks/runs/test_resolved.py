@@ -11,8 +11,7 @@ import pytest
 from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.cli.run_text import describe_cost
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.load import read_config
-from llm_decpomdp.benchmarks.config.shipped import find_config
+from llm_decpomdp.benchmarks.config.load import find_config, read_config
 from llm_decpomdp.benchmarks.runs import setup
 from llm_decpomdp.benchmarks.runs.setup import resolve
 from llm_decpomdp.env import DecPOMDPEnv

@@ -18,7 +18,7 @@ from llm_decpomdp.agents import Gold, load_saved_team
 from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.cli.scripts import main as script
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.shipped import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.runs import SETTINGS
 from llm_decpomdp.benchmarks.runs.data import load_envs
 from llm_decpomdp.benchmarks.runs.resume import resume

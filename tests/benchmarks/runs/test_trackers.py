@@ -13,7 +13,7 @@ import pytest
 
 from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.shipped import find_config
+from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.config.trackers import Feed, get_values, require_packages, tracking
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, read_json_lines
 from tests.benchmarks.runs.conftest import Runs

@@ -7,7 +7,7 @@ import pytest
 
 from llm_decpomdp.benchmarks.config.keys import KEYS
 from llm_decpomdp.benchmarks.config.legacy import GONE, OTHER_NAMES, ROOT_KEYS, SECTION_KEYS
-from llm_decpomdp.benchmarks.config.shipped import shipped
+from llm_decpomdp.benchmarks.config.load import shipped
 from llm_decpomdp.options import option_of
 from tests.support.processes import ROOT
 from tools.quality.config_docs import COMMAND, document, find_anchors, page
