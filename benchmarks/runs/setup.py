@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from llm_decpomdp.agents.loading import PolicySpec, TeamSpec
 from llm_decpomdp.algorithms import (
@@ -173,7 +173,7 @@ def declare_run(config: Config, env: DecPOMDPEnv) -> DeclaredRun:
 def learner_options(config: Config, total_updates: int, team: TeamSpec) -> LearnerOptions:
     """Build the options of the learner: those of the section `algorithm`, and of its sections that are on."""
     algorithm = config.algorithm
-    sections = {
+    sections: dict[str, Any] = {
         "objective": algorithm.objective,
         "importance_sampling": algorithm.importance_sampling,
         "kl": algorithm.kl,

@@ -17,7 +17,7 @@ from typing import Any
 from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.agents.policy_kinds import KINDS, OWN
 from llm_decpomdp.benchmarks.cli.scripts import FLAGS
-from llm_decpomdp.benchmarks.config import inputs, legacy, shipped, teams
+from llm_decpomdp.benchmarks.config import inputs, legacy, load, teams
 from llm_decpomdp.benchmarks.config.keys import ARGUMENTS, FIELDS, OWNERS, SECTIONS
 from llm_decpomdp.option_texts import documentation, limits_in_words, type_in_words
 from llm_decpomdp.options import default_of
@@ -199,12 +199,12 @@ def _spellings() -> str:
 
 
 def _names() -> str:
-    aliases: dict[str, list[str]] = {name: [] for name in shipped.shipped()}
+    aliases: dict[str, list[str]] = {name: [] for name in load.shipped()}
     for name in legacy.OTHER_NAMES:
-        aliases[shipped.find_config(name).stem].append(f"`{name}`")
+        aliases[load.find_config(name).stem].append(f"`{name}`")
     rows = (
-        (f"`{name}`", ", ".join(aliases[name]), shipped.description(path))
-        for name, path in shipped.shipped().items()
+        (f"`{name}`", ", ".join(aliases[name]), load.description(path))
+        for name, path in load.shipped().items()
     )
     folders = (f"`{folder}/NAME.yaml` means `NAME{era}`" for folder, era in legacy.ERAS.items())
     fallback = (
