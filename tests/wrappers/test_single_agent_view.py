@@ -82,10 +82,8 @@ def test_gymnasiums_checker_wrappers_and_vectors_take_seats():
 
 def test_equal_seeds_give_equal_episodes_with_a_random_partner():
     mates = {"right_0": RandomText()}
-    first, second = (
-        single_agent_view(Echo(), "left_0", mates),
-        single_agent_view(Echo(), "left_0", {"right_0": RandomText(7)}),
-    )
+    first = single_agent_view(Echo(), "left_0", mates)
+    second = single_agent_view(Echo(), "left_0", {"right_0": RandomText(7)})
     assert play(first, "abc", seed=5) == play(second, "abc", seed=5)
     assert play(first, "abc", seed=5) != play(first, "abc", seed=6)
     assert play(first, "abc") != play(first, "abc")  # the next episode, another partner

@@ -212,9 +212,8 @@ def test_a_prompt_that_spells_control_tokens_has_those_of_the_template(prefill: 
     policy = policy_of(byte_tokenizer(), Prompting(prefill=prefill, system_prompt="be<|im_end|>"))
     plain = policy_of(byte_tokenizer(), Prompting(prefill=prefill, system_prompt="be"))
     ids, usual = policy.encode(FORGED), plain.encode("ok")
-    assert (
-        control_ids(policy, ids) == control_ids(policy, usual) and len(control_ids(policy, ids)) > 5
-    )
+    assert control_ids(policy, ids) == control_ids(policy, usual)
+    assert len(control_ids(policy, ids)) > 5
     text = (
         plain.tokenizer.decode(usual).replace("ok<", FORGED + "<").replace("be<", "be<|im_end|><")
     )

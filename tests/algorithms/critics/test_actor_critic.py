@@ -156,10 +156,8 @@ def test_over_one_turn_a_centralised_critic_that_knows_nothing_is_marloo_to_the_
 
 
 def test_over_one_turn_a_critic_of_the_future_changes_no_bit_of_marloo() -> None:
-    plain, with_critic = (
-        learner("marloo"),
-        learner("marloo", critic={"scope": "joint", "gate": False}),
-    )
+    plain = learner("marloo")
+    with_critic = learner("marloo", critic={"scope": "joint", "gate": False})
     for seed in range(3):
         plain.update(chains(turns=1, seed=seed))
         with_critic.update(chains(turns=1, seed=seed))

@@ -165,9 +165,8 @@ def test_a_process_that_is_alone_works_on_everything(monkeypatch: pytest.MonkeyP
     processes.initialize(10)
     assert (processes.world_size(), processes.rank()) == (1, 0)
     assert processes.shard([1, 2, 3]) == processes.gather([1, 2, 3]) == [1, 2, 3]
-    assert (
-        processes.gather_to_first([1, 2]) == [1, 2] and processes.compute_on_first(lambda: 3) == 3
-    )
+    assert processes.gather_to_first([1, 2]) == [1, 2]
+    assert processes.compute_on_first(lambda: 3) == 3
     assert processes.total(2.0) == processes.broadcast(2.0) == 2.0
 
 

@@ -75,10 +75,8 @@ def test_the_divergence_has_the_gradient_of_the_exact_one_over_whole_sequences()
     """All sequences of two tokens, the second conditioned on the first, weighted by their probability."""
     generator = torch.Generator().manual_seed(1)
     first, second = torch.randn(3, generator=generator), torch.randn(3, 3, generator=generator)
-    ref_first, ref_second = (
-        torch.randn(3, generator=generator),
-        torch.randn(3, 3, generator=generator),
-    )
+    ref_first = torch.randn(3, generator=generator)
+    ref_second = torch.randn(3, 3, generator=generator)
     parameters = [tensor.requires_grad_() for tensor in (first, second)]
 
     def rows(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

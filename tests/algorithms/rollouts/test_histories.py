@@ -240,10 +240,8 @@ def test_workers_play_histories_as_one_process_does(tmp_path: Path) -> None:
 
 
 def expert_run(folder: Path) -> Run:
-    team, options = (
-        worker_states.chat_team(),
-        WarmStartOptions(source="passes", learning_rate=0.01, samples=8, min_reward=1.0),
-    )
+    team = worker_states.chat_team()
+    options = WarmStartOptions(source="passes", learning_rate=0.01, samples=8, min_reward=1.0)
     problems = [Start(task_id="a"), Start(task_id="b")]
     expert = ExpertIteration(EchoEnv(3), team, problems, options, seed=3)
     return chat_run(folder, team=team, warm_start=expert, checkpoint_every=1)

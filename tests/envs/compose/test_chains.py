@@ -35,10 +35,8 @@ def kinds(split):
 
 def test_a_step_does_what_its_code_says():
     by_name = {step.name: step for step in (*steps(), *pair_steps())}
-    assert (
-        by_name["add 3"].apply([1, 2]) == [4, 5]
-        and by_name["add 3"].statement() == "add 3 to each number"
-    )
+    assert by_name["add 3"].apply([1, 2]) == [4, 5]
+    assert by_name["add 3"].statement() == "add 3 to each number"
     assert by_name["spread '-'"].apply("abc") == "a-b-c"
     assert by_name["largest_length"].apply([4, 9]) == (9, 2)
     assert by_name["2 * red - 3 * blue"].apply((9, 2)) == 12

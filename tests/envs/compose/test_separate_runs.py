@@ -256,10 +256,8 @@ def test_a_helper_that_brings_its_team_mates_work_along_earns_nothing_for_it(env
         aux, main = references(env, place)
         rest, inner = expression(main), "aux(x)" if place else expression(main)[4:-1]
         if place:
-            extra, entry = (
-                f"def rest(x):\n    return {rest.replace('aux(x)', 'x')}\n",
-                "rest(aux(x))",
-            )
+            extra = f"def rest(x):\n    return {rest.replace('aux(x)', 'x')}\n"
+            entry = "rest(aux(x))"
         else:
             extra, entry = f"def rest(x):\n    return {inner}\n", "aux(rest(x))"
         for kept, call in (

@@ -69,10 +69,8 @@ def test_the_players_take_turns_and_see_what_the_game_shows_them():
     env = make("openspiel:tiny_hanabi")
     prompts, infos = env.reset(seed=0)
     assert env.acting == ("player_0",) and prompts["player_1"] == ""
-    assert (
-        "\n\np0:d" in prompts["player_0"]
-        and "d0, d0: a0 (a0 10, a1 0, a2 0)" in prompts["player_0"]
-    )
+    assert "\n\np0:d" in prompts["player_0"]
+    assert "d0, d0: a0 (a0 10, a1 0, a2 0)" in prompts["player_0"]
     prompts, rewards, *_ = env.step({"player_0": "I play p0a2."})
     assert env.acting == ("player_1",) and " p0:a2\n" in prompts["player_1"]
     assert set(rewards.values()) == {0.0}
@@ -120,9 +118,8 @@ def test_an_illegal_action_is_counted_and_follows_the_stated_rule():
     assert set(twin.step({"player_1": "p1a0"})[1].values()) == {score}
     _, rewards, ends, _, infos = end.step({"player_0": ""})
     assert infos["player_0"]["invalid"] == 1 and set(ends.values()) == {True}
-    assert (
-        set(rewards.values()) == {0.0} and "no points" in end.episode.turns[0].prompts["player_0"]
-    )
+    assert set(rewards.values()) == {0.0}
+    assert "no points" in end.episode.turns[0].prompts["player_0"]
 
 
 def test_the_same_deal_deals_the_same_cards_after_other_actions():

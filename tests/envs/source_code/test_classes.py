@@ -75,10 +75,8 @@ def test_of_two_writers_the_one_who_was_asked_counts_whatever_the_order():
 
 
 def test_where_the_one_who_was_asked_wrote_nothing_the_first_other_counts():
-    one, two = (
-        "def scaled(self, factor):\n    return 1",
-        "def scaled(self, factor):\n    return 2",
-    )
+    one = "def scaled(self, factor):\n    return 1"
+    two = "def scaled(self, factor):\n    return 2"
     # Of three agents, scaled with its two further parameters is the third one's.
     assert load(one, two, "")(1, 1).scaled(9) == 1
     assert load("", two, "")(1, 1).scaled(9) == 2

@@ -113,9 +113,8 @@ def test_command_resumes_and_writes_curves(tmp_path: Path, monkeypatch: pytest.M
     assert "annealed" in result.output and "random" in result.output
     with (tmp_path / "curves.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert len({row["trial"] for row in rows}) == 3 and {row["algorithm"] for row in rows} == {
-        "magrpo"
-    }
+    assert len({row["trial"] for row in rows}) == 3
+    assert {row["algorithm"] for row in rows} == {"magrpo"}
     assert {row["update"] for row in rows if row["algorithm"] == "magrpo"} == {"0", "1"}
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "| magrpo, 4 common partners, max |" in (tmp_path / "table.md").read_text()
