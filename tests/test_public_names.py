@@ -73,6 +73,20 @@ def test_names_pickle_as_those_of_their_modules() -> None:
         assert pickle.loads(pickle.dumps(value)) == value
 
 
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "agents agents.scripted agents.loading",
+        "algorithms algorithms.rollouts.rollout algorithms.learning.advantages algorithms.training.metrics",
+        "algorithms.learning.learner_options algorithms.rollouts.rollout_options benchmarks.runs.setup",
+    ],
+)
+def test_importing_what_no_model_needs_loads_no_torch(modules: str) -> None:
+    names = [f"llm_decpomdp.{module}" for module in modules.split()]
+    loaded = {*python(f"import sys, {', '.join(names)}; print(*sys.modules)").stdout.split()}
+    assert {*names} <= loaded and not {"torch", "transformers"} & loaded
+
+
 @pytest.mark.parametrize("name", ["training_loop.py", "own_environment.py"])
 def test_an_example_without_torch_says_what_to_install(name: str) -> None:
     hide = "import runpy, sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'peft']))"

@@ -9,7 +9,6 @@ from llm_decpomdp.agents.scripted import Constant, Gold, RandomText, Replay
 from llm_decpomdp.algorithms import RolloutOptions, Start, collect_rollouts
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.policy import Policy, policy_attribute
-from tests.support.processes import python
 
 
 def test_all_keep_the_protocol() -> None:
@@ -92,11 +91,3 @@ def test_a_gold_team_earns_full_marks_in_group_rollouts() -> None:
         group_size=2,
     )
     assert [group.rewards for group in tree.groups] == [(4.0, 4.0)]
-
-
-def test_importing_the_package_and_the_scripts_loads_no_torch() -> None:
-    code = (
-        "import sys, llm_decpomdp.agents, llm_decpomdp.agents.scripted, llm_decpomdp.agents.loading\n"
-        "assert not {'torch', 'transformers'} & set(sys.modules)"
-    )
-    python("-c", code)

@@ -28,7 +28,6 @@ from llm_decpomdp.algorithms.rollouts.joint import cross, pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.completion import Completion
-from tests.support.processes import python
 
 AGENTS = ("x", "y")
 G = 2
@@ -360,15 +359,6 @@ def test_algorithms_are_found_by_name_and_unknown_names_get_a_hint() -> None:
     assert "magrpo" in ALGORITHMS and "ppo" not in ALGORITHMS
     with pytest.raises(KeyError, match="did you mean 'magrpo'"):
         ALGORITHMS["magrp"]
-
-
-def test_importing_the_algorithms_and_the_rollout_loads_no_torch() -> None:
-    code = (
-        "import sys, llm_decpomdp.algorithms, llm_decpomdp.algorithms.rollouts.rollout\n"
-        "import llm_decpomdp.algorithms.learning.advantages, llm_decpomdp.algorithms.training.metrics\n"
-        "assert 'torch' not in sys.modules"
-    )
-    python("-c", code)
 
 
 def no_axis(returns: Any) -> Any:
