@@ -283,12 +283,6 @@ class ModelEngine:
             return row
         return SampledRow(row.tokens[:length], row.log_probs[:length], True, row.versions[:length])
 
-    def log_probs(
-        self, prompt: Sequence[int], rows: Sequence[Sequence[int]], divisor: float
-    ) -> Tensor:
-        """Return `log_probs_of_prompts` of one prompt, and of its completions `rows`."""
-        return self.log_probs_of_prompts([(prompt, rows)], divisor)
-
     def log_probs_of_prompts(self, prompts: Sequence[PromptRows], divisor: float) -> Tensor:
         """Return differentiable log-probabilities of all tokens of completions, one completion after the other.
 

@@ -39,14 +39,7 @@ logger = logging.getLogger(__name__)
 class LearnerKernels:
     """Chooses what the passes of an engine compute with, when its policies learn.
 
-    Args:
-        engine: Has the model and its format of computing.
-        gradient_checkpointing: As of `ModelEngine`.
-        fuse: As `fused_kernels` of `ModelEngine`.
-        compile: As of `ModelEngine`.
-
-    Raises:
-        ValueError: As of `ModelEngine`.
+    Arguments and errors are those of `ModelEngine`; `fuse` is `fused_kernels`.
     """
 
     def __init__(

@@ -188,7 +188,10 @@ def choose_scoring_method(
 ) -> tuple[bool, ScoringMethod]:
     """Return whether rows of tokens can be packed, by `packed`, and the method for those that are not."""
     prompt, rows = probe_rows(tokens)
-    reason = _packing_failure(model, dtype, packed, prompt, rows)
+    attention = unwrap_peft(model).config._attn_implementation
+    reason: str | None = f"attention {attention!r} takes no mask for each pair of tokens"
+    if attention in PACKABLE_ATTENTION:
+        reason = scoring_failure(model, dtype, packed, prompt, rows)
     if reason is None:
         return True, padded_log_probs
     warn_of_padding(reason)
@@ -207,15 +210,6 @@ def probe_rows(tokens: Sequence[int]) -> tuple[Sequence[int], Rows]:
     """Return a short prompt and two completions of tokens."""
     probe = [*tokens, *tokens, *tokens][:24]
     return probe[::3], [probe[1::3], probe[2::3][:5]]
-
-
-def _packing_failure(
-    model: Any, dtype: torch.dtype, packed: ScoringMethod, prompt: Sequence[int], rows: Rows
-) -> str | None:
-    attention = unwrap_peft(model).config._attn_implementation
-    if attention not in PACKABLE_ATTENTION:
-        return f"attention {attention!r} takes no mask for each pair of tokens"
-    return scoring_failure(model, dtype, packed, prompt, rows)
 
 
 def scoring_failure(

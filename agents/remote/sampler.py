@@ -278,7 +278,7 @@ class RemoteSampler:
     def _compare(self, prompt: Prompt, rows: Sequence[SampledRow]) -> None:
         self.engine.activate(prompt.adapter)
         tokens, divisor = [row.tokens for row in rows], prompt.sampling.divisor
-        log_probs = self.engine.log_probs(prompt.ids, tokens, divisor)
+        log_probs = self.engine.log_probs_of_prompts([(prompt.ids, tokens)], divisor)
         sampled = torch.tensor([value for row in rows for value in row.log_probs]).to(log_probs)
         mismatch, limit = mean_difference(log_probs, sampled), self.options.max_mismatch
         answers = "its first answer"

@@ -240,10 +240,10 @@ class Learner(BaseLearner):
             (part[0].prompt, [completion for item in part for completion in item.completions])
             for part in parts
         ]
-        values_of = _of_prompts(policy, "log_probs", prompts)
+        values_of = _call_for_prompts(policy, "log_probs", prompts)
         references: list[tuple[Tensor, Tensor]] | None = None
         if self._uses_reference:
-            references = _of_prompts(policy, "reference_log_probs", prompts)
+            references = _call_for_prompts(policy, "reference_log_probs", prompts)
         for place, part in enumerate(parts):
             sizes = [len(item.completions) for item in part]
             log_probs, mask = (torch.split(values, sizes) for values in values_of[place])
@@ -322,7 +322,7 @@ def _device(policy: TrainablePolicy) -> str:
     return str(next(iter(policy.parameters())).device)
 
 
-def _of_prompts(
+def _call_for_prompts(
     policy: TrainablePolicy, method: str, prompts: Sequence[tuple[str, Sequence[Completion]]]
 ) -> list[tuple[Tensor, Tensor]]:
     """Call a method of a policy for a prompt, or the one for several prompts."""

@@ -196,30 +196,24 @@ def check_starts(
             completions, if a start leaves the choice to the environment's running generator, or if a first prompt
             is too long for its policy.
     """
-    _check_order(team, starts, size, in_workers)
-    require_short(env, team, starts)
-
-
-def _check_order(team: Team, starts: Sequence[Start], size: int | None, in_workers: bool) -> None:
-    if size is None:
-        if in_workers:
-            raise ValueError(
-                "rollout workers share the batches of an update, and without rollout_batch_size an update is one "
-                "batch: set it, such as to a fraction of an update's starts"
-            )
-        return
+    if size is None and in_workers:
+        raise ValueError(
+            "rollout workers share the batches of an update, and without rollout_batch_size an update is one "
+            "batch: set it, such as to a fraction of an update's starts"
+        )
     for name, policy in distinct_policies(team).items():
-        if continues_earlier(policy):
+        if size is not None and continues_earlier(policy):
             raise ValueError(
                 f"rollout_batch_size={size} samples batches in any order, and the policy of {name}, a "
                 f"{type(policy).__name__}, continues from its earlier completions: drop rollout_batch_size, or "
                 "give the policy a method `seed` that restarts it"
             )
-    if Start() in starts:
+    if size is not None and Start() in starts:
         raise ValueError(
             f"rollout_batch_size={size} samples batches in any order, and a start with neither seed nor task_id "
             "is the environment's next random choice: give it a seed or a task_id, or drop rollout_batch_size"
         )
+    require_short(env, team, starts)
 
 
 class LongPrompt(NamedTuple):

@@ -63,18 +63,14 @@ def seed_policies(team: Team, seed: int, *names: str | int, index: int) -> None:
 
 
 @contextmanager
-def gathered_weights(team: Team) -> Iterator[None]:
+def gather_weights(team: Team) -> Iterator[None]:
     """Let policies in shards have all weights in this block; all processes enter and leave it together."""
-    _call_all(team, "gather")
+    policies = distinct_policies(team).values()
+    for gather in filter(None, [policy_attribute(policy, "gather") for policy in policies]):
+        gather()
     yield
-    _call_all(team, "finish_sampling")
-
-
-def _call_all(team: Team, name: str) -> None:
-    for policy in distinct_policies(team).values():
-        method = policy_attribute(policy, name)
-        if method is not None:
-            method()
+    for end in filter(None, [policy_attribute(policy, "finish_sampling") for policy in policies]):
+        end()
 
 
 def play_episodes(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.checks import check_starts, evaluation_cost
-from llm_decpomdp.algorithms.rollouts.play import gathered_weights, play_episodes, seed_streams
+from llm_decpomdp.algorithms.rollouts.play import gather_weights, play_episodes, seed_streams
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals
@@ -107,7 +107,7 @@ class PeriodicEvaluation(TrainerCallback):
     ) -> list[list[Rollout]]:
         """Play the episodes of rollout batches."""
         team, episodes = trainer.team, []
-        with gathered_weights(team):
+        with gather_weights(team):
             for index, starts in batches:
                 # No update in the names: evaluations differ by the weights alone.
                 seed_streams(self.env, team, trainer.options.seed, "evaluation", index=index)

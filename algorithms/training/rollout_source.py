@@ -18,7 +18,7 @@ from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollouts.checks import RunCost, check_starts, run_cost
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.play import gathered_weights, seed_update
+from llm_decpomdp.algorithms.rollouts.play import gather_weights, seed_update
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
@@ -130,6 +130,8 @@ class RolloutSource(TrainerCallback, ABC):
     """False if nothing is sampled, and nothing costs anything."""
     needs_last_update: str | None = None
     """The option by which starts depend on what the last update has sampled; `None` if they don't."""
+    source: RolloutSource | None = None
+    """The source that this one wraps, if it is a `SourceWrapper`; by default it does what that one does."""
 
     @abstractmethod
     def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
@@ -137,20 +139,26 @@ class RolloutSource(TrainerCallback, ABC):
 
     def metrics(self, batch: TrainBatch) -> dict[str, float]:
         """Return metrics of a batch that was gathered; the first process alone calls this."""
-        return {}
+        return self.source.metrics(batch) if self.source else {}
 
     def training_view(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
         """Return rollouts as the learner is given them."""
-        return list(rollouts)
+        return self.source.training_view(rollouts) if self.source else list(rollouts)
 
     def prefetch(self, request: UpdateRequest) -> None:
         """Optionally start sampling the next request in the background."""
+        if self.source:
+            self.source.prefetch(request)
 
     def finish(self) -> None:
         """Complete what was begun for later updates: the weights are about to change."""
+        if self.source:
+            self.source.finish()
 
     def close(self) -> None:
         """End processes and servers that were started; the next request starts them again."""
+        if self.source:
+            self.source.close()
 
 
 def gather_to_rank0(rolled: Sequence[Sequence[Item]], size: int | None) -> list[Item]:
@@ -224,7 +232,7 @@ class SampledSource(RolloutSource):
         """Sample a rollout from each start of each rollout batch."""
         sampled: list[list[Rollout]] = []
         options, update, round = self.options, request.update, request.round
-        with gathered_weights(self.team):
+        with gather_weights(self.team):
             for index, starts in batches:
                 if not starts:
                     sampled.append([])
@@ -253,6 +261,8 @@ class SourceWrapper(RolloutSource):
         ValueError: If the other one samples nothing.
     """
 
+    source: RolloutSource
+
     def __init__(self, source: RolloutSource, option: str) -> None:
         if not source.is_sampled:
             raise ValueError(
@@ -263,34 +273,10 @@ class SourceWrapper(RolloutSource):
         self.cost = source.cost
         self.needs_last_update = source.needs_last_update
 
-    def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
-        """Return what the other source samples."""
-        return self.source.collect(request, timer)
-
-    def metrics(self, batch: TrainBatch) -> dict[str, float]:
-        """Return the metrics of the other source."""
-        return self.source.metrics(batch)
-
-    def training_view(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Return rollouts as the other source gives them to the learner."""
-        return self.source.training_view(rollouts)
-
-    def prefetch(self, request: UpdateRequest) -> None:
-        """Let the other source begin with a request."""
-        self.source.prefetch(request)
-
-    def finish(self) -> None:
-        """Let the other source complete what it has begun."""
-        self.source.finish()
-
-    def close(self) -> None:
-        """End what the other source has started."""
-        self.source.close()
-
 
 def chain_of_sources(source: RolloutSource) -> Iterator[RolloutSource]:
     """Yield a source and those that it wraps, from the outermost on."""
     current: RolloutSource | None = source
     while current is not None:
         yield current
-        current = getattr(current, "source", None)
+        current = current.source

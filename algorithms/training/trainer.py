@@ -216,9 +216,13 @@ class Trainer:
             # The first failure is the one that the user can act on.
             logger.error("nothing more is saved: %s", error)
         if memory_ran_out(failure):
-            prompts = max(map(len, self.source.batches))
-            activity = f"{self.activity} or an evaluation"
-            raise explain(failure, activity, self.options.group_size, prompts) from failure
+            # Only the first line: torch appends a stack trace.
+            first = next(iter(str(failure).splitlines()), "") or type(failure).__name__
+            size, prompts = self.options.group_size, max(map(len, self.source.batches))
+            raise OutOfMemory(
+                f"memory ran out in {self.activity} or an evaluation, with group_size={size} and {prompts} "
+                f"prompts an update ({first}). {LESS_MEMORY}"
+            ) from failure
         raise failure
 
 
@@ -231,13 +235,3 @@ def memory_ran_out(error: BaseException) -> bool:
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in OUT_OF_MEMORY)
-
-
-def explain(error: BaseException, activity: str, group_size: int, prompts: int) -> OutOfMemory:
-    """Return an error that names the remedies, for an activity such as `update 3` with so many prompts."""
-    # Only the first line: torch appends a stack trace.
-    first = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return OutOfMemory(
-        f"memory ran out in {activity}, with group_size={group_size} and {prompts} prompts an update "
-        f"({first}). {LESS_MEMORY}"
-    )

@@ -85,13 +85,13 @@ class WorkerSource(SampledSource):
     def _sample(
         self, request: UpdateRequest, batches: Sequence[NumberedBatch], timer: Timer
     ) -> list[list[Rollout]]:
-        self._synchronize()
+        self.worker.synchronize(self.learner.policies, self._trainer.version)
         rollouts = iter(self.worker.run_batches(self._update_batches(request), timer))
         return [next(rollouts) if starts else [] for _, starts in batches]
 
     def prefetch(self, request: UpdateRequest) -> None:
         """Let the worker begin with a request."""
-        self._synchronize()
+        self.worker.synchronize(self.learner.policies, self._trainer.version)
         self.worker.prefetch(self._update_batches(request))
 
     def _update_batches(self, request: UpdateRequest) -> list[UpdateBatch]:
@@ -101,9 +101,6 @@ class WorkerSource(SampledSource):
             for index, starts in request.shard
             if starts
         ]
-
-    def _synchronize(self) -> None:
-        self.worker.synchronize(self.learner.policies, self._trainer.version)
 
     def on_init_end(self, trainer: Trainer) -> None:
         """Keep the trainer, which knows the version of the weights."""

@@ -89,9 +89,10 @@ def identify_inputs(run: ResolvedRun) -> dict[str, Any]:
     inputs = run.team.identify()
     if not run.pairs:
         return inputs
-    from llm_decpomdp.benchmarks.runs.preferences import identify_pairs
+    from llm_decpomdp.algorithms.preferences.stored import identify_pairs
 
-    return inputs | identify_pairs(run.config, len(run.pairs))
+    source = Path(str(run.config.algorithm.pairs_source))
+    return inputs | {"pairs": identify_pairs(source, len(run.pairs))}
 
 
 def first_prompts(env: DecPOMDPEnv, team: Team, start: Start) -> dict[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from llm_decpomdp.agents.loading import PolicySpec, TeamSpec
 from llm_decpomdp.algorithms import (
@@ -107,7 +107,7 @@ def resolve(
     try:
         pairs: Sequence[Rollout] = ()
         if config.algorithm.pairs_source is not None:
-            from llm_decpomdp.benchmarks.runs.preferences import read_pairs
+            from llm_decpomdp.benchmarks.runs.sources import read_pairs
 
             pairs = read_pairs(config, team)
         batches = plan_batches(config, train_env, pairs)
@@ -128,19 +128,12 @@ def resolve(
         raise RunError(str(error)) from error
 
 
-class DeclaredRun(NamedTuple):
-    """A configuration that fits its environment, and what it declares."""
-
-    config: Config
-    """With the sizes that only the environment knows."""
-    team: TeamSpec
-    algorithm: Algorithm
-    learner: LearnerOptions
-    """The options of the learner for a run of one update."""
-
-
-def declare_run(config: Config, env: DecPOMDPEnv) -> DeclaredRun:
+def declare_run(
+    config: Config, env: DecPOMDPEnv
+) -> tuple[Config, TeamSpec, Algorithm, LearnerOptions]:
     """Make what a configuration declares, but for data and models, and check that it all fits together.
+
+    Returns the configuration with the sizes that only the environment knows, and the options for a single update.
 
     Raises:
         ConfigError: If values do not fit each other or the environment.
@@ -167,7 +160,7 @@ def declare_run(config: Config, env: DecPOMDPEnv) -> DeclaredRun:
         from llm_decpomdp.benchmarks.config.placement import check_shards
 
         check_shards(config, team.policies, algorithm, learner)
-    return DeclaredRun(config, team, algorithm, learner)
+    return config, team, algorithm, learner
 
 
 def learner_options(config: Config, total_updates: int, team: TeamSpec) -> LearnerOptions:

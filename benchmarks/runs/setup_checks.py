@@ -9,10 +9,9 @@ from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.algorithms import Algorithm, LearnerOptions
 from llm_decpomdp.algorithms.learning.feature_options import check_credit
 from llm_decpomdp.algorithms.rollouts.checks import Cost, cost
-from llm_decpomdp.benchmarks.config.compiled import check_compiled
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.in_flight import check_in_flight
 from llm_decpomdp.benchmarks.config.placement import check_placement
+from llm_decpomdp.benchmarks.config.policy_checks import check_compiled, check_in_flight
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import check_trainable, samples_elsewhere
 from llm_decpomdp.benchmarks.config.trackers import check_trackers, require_packages
@@ -32,7 +31,7 @@ def check_files(config: Config, team: TeamSpec, agents: Sequence[str]) -> None:
             f"algorithm.reward_model.path: there is no file {scorer}; `reward-model` writes it"
         )
     if config.algorithm.named_opponent is not None:
-        from llm_decpomdp.benchmarks.runs.preferences import check_opponent
+        from llm_decpomdp.benchmarks.runs.sources import check_opponent
 
         check_opponent(config.algorithm.named_opponent, agents)
     team.check()

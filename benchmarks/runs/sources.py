@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
+
+from llm_decpomdp.agents import load_saved_team
+from llm_decpomdp.agents.loading import TeamSpec
+from llm_decpomdp.agents.saved_team import read_manifest
 from llm_decpomdp.algorithms import (
     PeriodicEvaluation,
+    Rollout,
     RolloutSource,
     SampledSource,
     WorkerEvaluation,
@@ -11,6 +18,9 @@ from llm_decpomdp.algorithms import (
     sources,
 )
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.teams import code_of, endpoints_of
 from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, arrange
 from llm_decpomdp.policy import Team
 
@@ -39,8 +49,6 @@ def make_sources(
         source = SampledSource(*sampled) if worker is None else WorkerSource(worker, *sampled)
     opponents = None
     if run.config.algorithm.named_opponent is not None:
-        from llm_decpomdp.benchmarks.runs.preferences import load_opponents
-
         opponents = load_opponents(run)
     source = sources.add_wrappers(
         source,
@@ -56,3 +64,58 @@ def make_sources(
     if worker is None:
         return source, PeriodicEvaluation(*evaluated)
     return source, WorkerEvaluation(worker, *evaluated)
+
+
+# Preference pairs
+
+
+def check_opponent(folder: str, agents: Collection[str]) -> None:
+    """Raise a `ConfigError` unless the folder of `algorithm.preferences.opponent` holds a team of these agents."""
+    try:
+        plays = read_manifest(Path(folder))["agents"]
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"algorithm.preferences.opponent={folder} is neither current, nor history, nor a team that "
+            f"output.save_final_model has written: {error}"
+        ) from None
+    if set(plays) != set(agents):
+        raise ConfigError(
+            f"algorithm.preferences.opponent: the team in {folder} plays {', '.join(plays)}, and the environment "
+            f"has {', '.join(agents)}"
+        )
+
+
+def read_pairs(config: Config, team: TeamSpec) -> list[Rollout]:
+    """Read the stored pairs of a run; none if the run samples."""
+    preferences, source = config.algorithm.preferences, config.algorithm.pairs_source
+    if preferences is None or source is None:
+        return []
+    models = {agent: team.policies[name].name for agent, name in team.agents.items()}
+    try:
+        # Imported here, because only runs that learn from stored pairs need it.
+        from llm_decpomdp.algorithms.preferences import stored
+
+        pairs_per_start = preferences.pairs_per_start
+        return stored.stored_pairs(Path(source), models, pairs_per_start, config.env.id)
+    except ValueError as error:
+        raise ConfigError(f"algorithm.preferences.source: {error}") from None
+
+
+def load_opponents(run: ResolvedRun) -> Team:
+    """Load the saved team that preference pairs compare the team with.
+
+    Raises:
+        RunError: If it cannot be loaded.
+        ValueError: If it names code or servers that the configuration does not name.
+    """
+    folder = str(run.config.algorithm.named_opponent)
+    try:
+        return load_saved_team(
+            folder,
+            device=run.config.model.device,
+            seed=run.config.seed,
+            allow_code=code_of(run.config),
+            allow_endpoints=endpoints_of(run.config),
+        )
+    except (OSError, ImportError) as error:
+        raise RunError(f"cannot load the team in {folder}: {error}") from error

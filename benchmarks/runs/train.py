@@ -145,9 +145,10 @@ def make_training(
         )
     try:
         if config.learner.fsdp_size > 1:
-            from llm_decpomdp.benchmarks.runs.workers import shard_weights
+            from llm_decpomdp.agents.models.sharded import shard_team
 
-            shard_weights(run, team)
+            cut = config.learner
+            shard_team(team, cut.fsdp_size, cut.reduce_once, cut.gather_for_generation)
         phase = None
         if demonstrations is not None:
             phase = make_phase(run, team, demonstrations)

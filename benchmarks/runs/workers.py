@@ -1,4 +1,4 @@
-"""The processes of a run that share its work: rollout workers, and those that hold shards of the weights."""
+"""The rollout workers of a run, which share its sampling."""
 
 from __future__ import annotations
 
@@ -19,14 +19,6 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 
 logger = logging.getLogger(__name__)
-
-
-def shard_weights(run: ResolvedRun, team: Team) -> None:
-    """Cut the weights of the policies that learn into shards; errors as of `shard_team`."""
-    from llm_decpomdp.agents.models.sharded import shard_team
-
-    learning = run.config.learner
-    shard_team(team, learning.fsdp_size, learning.reduce_once, learning.gather_for_generation)
 
 
 def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:

@@ -289,10 +289,10 @@ def test_an_error_of_the_compiler_late_in_a_run_does_not_end_it(
     fails = False
     monkeypatch.setattr(compiled, "_compile", compile_until_it_fails)
     policy = make_policy()
-    engine, expected = engine_of(policy), policy.engine.log_probs(PROMPT, ROWS, 1.0)
+    engine, expected = engine_of(policy), policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
     for fails in (False, True, True):
         with caplog.at_level(logging.WARNING), torch.set_grad_enabled(not fails):
-            assert torch.equal(engine.log_probs(PROMPT, ROWS, 1.0), expected)
+            assert torch.equal(engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0), expected)
     assert_one_warning(caplog, "torch.compile failed", "RuntimeError: no code")
 
 
@@ -324,11 +324,11 @@ def test_a_model_that_cannot_be_compiled_learns_without(
     make_policy: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     policy = make_policy()
-    expected = policy.engine.log_probs(PROMPT, ROWS, 1.0)
+    expected = policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
     monkeypatch.setattr(compiled, "_compile", lambda _: no_code)
     engine = engine_of(policy)
     with caplog.at_level(logging.WARNING):
-        found = engine.log_probs(PROMPT, ROWS, 1.0)
+        found = engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
     assert torch.equal(found, expected)
     reason = "model.compile has no effect on learning with this model: RuntimeError: no code"
     assert_one_warning(caplog, reason)
@@ -340,9 +340,9 @@ def test_a_model_whose_backward_pass_cannot_be_compiled_learns_without(
 ) -> None:
     backend(aot_autograd(fw_compiler=nop, bw_compiler=no_code))
     policy = make_policy()
-    expected = gradients(policy.model, policy.engine.log_probs(PROMPT, ROWS, 1.0))
+    expected = gradients(policy.model, policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0))
     engine = engine_of(policy)
     with caplog.at_level(logging.WARNING, "llm_decpomdp"):
-        found = gradients(policy.model, engine.log_probs(PROMPT, ROWS, 1.0))
+        found = gradients(policy.model, engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0))
     assert torch.equal(found, expected)
     assert "model.compile has no effect on learning with this model: RuntimeError" in caplog.text

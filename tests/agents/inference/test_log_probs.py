@@ -65,7 +65,7 @@ def test_values_and_gradients_are_those_of_plain_rows(
 def test_a_model_in_half_precision_is_scored(make_policy: Make, dtype: torch.dtype) -> None:
     model, tokenizer = make_policy().model, make_policy().tokenizer
     expected = plain(model, 1.0)
-    found = ModelEngine(model.to(dtype), tokenizer).log_probs(PROMPT, ROWS, 1.0)
+    found = ModelEngine(model.to(dtype), tokenizer).log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
     torch.testing.assert_close(found, expected, atol=0.1, rtol=0.02)
 
 
@@ -119,8 +119,8 @@ def test_every_model_gives_what_plain_rows_give_and_refusals_are_said_once(
     model, tokenizer = build(kind, **options), make_policy().tokenizer
     engine = ModelEngine(model, tokenizer, compute_dtype="float32")
     with caplog.at_level(logging.WARNING, "llm_decpomdp"):
-        found = engine.log_probs(PROMPT, ROWS, 0.7)
-        engine.log_probs(PROMPT, ROWS, 0.7)
+        found = engine.log_probs_of_prompts([(PROMPT, ROWS)], 0.7)
+        engine.log_probs_of_prompts([(PROMPT, ROWS)], 0.7)
     expected = plain(engine.model, 0.7)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
     reference = gradients(engine.model, expected)
@@ -137,7 +137,7 @@ def test_texts_beyond_a_window_padded(make_policy: Make, caplog: pytest.LogCaptu
     engine = ModelEngine(model, make_policy().tokenizer, compute_dtype="float32")
     short, long = [PROMPT[:15]], [tuple(range(1, 19))]
     for rows in (short, long, short, long):
-        found = engine.log_probs(PROMPT, rows, 1.0)
+        found = engine.log_probs_of_prompts([(PROMPT, rows)], 1.0)
         torch.testing.assert_close(found, padded_log_probs(model, PROMPT, rows, 1.0))
     assert caplog.text.count("longer than what its attention sees, 20 tokens") == 1
     assert engine._packs  # short rows still are
@@ -145,27 +145,27 @@ def test_texts_beyond_a_window_padded(make_policy: Make, caplog: pytest.LogCaptu
 
 def test_attention_without_pairs_fails(make_policy: Make, caplog: pytest.LogCaptureFixture) -> None:
     policy = make_policy()
-    expected = policy.engine.log_probs(PROMPT, ROWS, 1.0)
+    expected = policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
     again = make_policy()
     again.model.config._attn_implementation = "flash_attention_2"
     with caplog.at_level(logging.WARNING), pytest.MonkeyPatch.context() as patch:
         patch.setattr(again.model, "forward", policy.model.forward)  # no GPU is needed for this
-        found = again.engine.log_probs(PROMPT, ROWS, 1.0)
+        found = again.engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
     assert "'flash_attention_2' takes no mask for each pair" in caplog.text
     torch.testing.assert_close(found, expected)
 
 
 def test_activations_computed_twice_give_the_same_gradient(make_policy: Make) -> None:
     policy = make_policy()
-    expected = gradients(policy.model, policy.engine.log_probs(PROMPT, ROWS, 1.0))
+    expected = gradients(policy.model, policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0))
     passes = []
     policy.model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: passes.append(1))
     engine = ModelEngine(
         policy.model, policy.tokenizer, compute_dtype="float32", gradient_checkpointing=True
     )
-    engine.log_probs(PROMPT, ROWS, 1.0)  # probes on the first use
+    engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)  # probes on the first use
     passes.clear()
-    found = gradients(policy.model, engine.log_probs(PROMPT, ROWS, 1.0))
+    found = gradients(policy.model, engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0))
     assert len(passes) == 2
     torch.testing.assert_close(found, expected)
     assert not any(module.training for module in policy.model.modules())

@@ -151,7 +151,7 @@ def test_one_pass_of_several_prompts_has_the_gradient_of_one_pass_each(
 ) -> None:
     monkeypatch.setattr("llm_decpomdp.agents.inference.log_probs.ROW_TOKENS", room)
     policy = make_policy()
-    each = torch.cat([policy.engine.log_probs(*one, 0.7) for one in PROMPTS])
+    each = torch.cat([policy.engine.log_probs_of_prompts([one], 0.7) for one in PROMPTS])
     expected = gradients(policy.model, each)
     dense = policy.engine.log_probs_of_prompts(PROMPTS, 0.7)
     engine = fused(policy, gradient_checkpointing=checkpointing)
@@ -167,14 +167,14 @@ def test_one_pass_of_several_prompts_has_the_gradient_of_one_pass_each(
 def test_fused_kernels_read_layouts(make_policy: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = make_policy()
     engine = fused(policy)
-    engine.log_probs(PROMPT, ROWS, 1.0)
+    engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
     seen: list[tuple[str, torch.dtype]] = []
 
     def watch(module: Any, _: Any, options: dict[str, Any]) -> None:
         seen.append((module.config._attn_implementation, options["attention_mask"].dtype))
 
     policy.model.model.layers[0].self_attn.register_forward_pre_hook(watch, with_kwargs=True)
-    engine.log_probs(PROMPT, ROWS, 1.0)
+    engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
     assert seen == [(NAME, torch.int64)]
 
 
@@ -183,10 +183,10 @@ def test_a_model_with_another_attention_learns_without(
 ) -> None:
     policy = make_policy()
     policy.model.set_attn_implementation("eager")
-    expected = policy.engine.log_probs(PROMPT, ROWS, 1.0)
+    expected = policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
     engine = fused(policy)
     with caplog.at_level(logging.WARNING):
-        found = engine.log_probs(PROMPT, ROWS, 1.0)
+        found = engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
     assert torch.equal(found, expected) and not engine.kernels.fuses
     assert caplog.text.count("model.fused_kernels has no effect with this model: ") == 1
     assert "attention 'eager'" in caplog.text
@@ -255,9 +255,9 @@ def test_inputs_of_adapters_keep_their_format(make_policy: Make, tmp_path: Path)
     for part in policy.model.modules():
         for name in getattr(part, "lora_A", {}):
             part.lora_A[name].register_forward_pre_hook(lambda _, states: seen.add(states[0].dtype))
-    policy.engine.log_probs(PROMPT, ROWS, 1.0)  # probes
+    policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)  # probes
     seen.clear()
-    policy.engine.log_probs(PROMPT, ROWS, 1.0)
+    policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
     assert seen == {torch.bfloat16}
 
 
@@ -266,8 +266,8 @@ def test_rows_beyond_the_span_are_computed_again_as_they_were(
 ) -> None:
     make_policy().save(tmp_path)
     engine = adapted(tmp_path, "float32", True, gradient_checkpointing=True).engine
-    engine.log_probs(PROMPT, ROWS, 1.0).sum().backward()
+    engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0).sum().backward()
     assert engine._packs
     assert engine.kernels.fuses == FITS
     monkeypatch.setattr(engine, "_span", 2)
-    engine.log_probs(PROMPT, ROWS, 1.0).sum().backward()
+    engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0).sum().backward()

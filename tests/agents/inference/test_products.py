@@ -110,7 +110,7 @@ def test_a_learner_multiplies_by_onednn(
 ) -> None:
     monkeypatch.setattr("llm_decpomdp.agents.inference.log_probs.LOGITS_AT_ONCE", logits)
     policy = make_policy()
-    expected = gradients(policy.model, policy.engine.log_probs(PROMPT, ROWS, 0.7))
+    expected = gradients(policy.model, policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 0.7))
     engine = ModelEngine(
         policy.model,
         policy.tokenizer,
@@ -118,9 +118,9 @@ def test_a_learner_multiplies_by_onednn(
         fused_kernels=True,
         gradient_checkpointing=checkpointing,
     )
-    engine.log_probs(PROMPT, ROWS, 0.7)  # checks the model
+    engine.log_probs_of_prompts([(PROMPT, ROWS)], 0.7)  # checks the model
     shapes.clear()
-    values = engine.log_probs(PROMPT, ROWS, 0.7)
+    values = engine.log_probs_of_prompts([(PROMPT, ROWS)], 0.7)
     chunks = sum(shape[-1] == policy.model.config.vocab_size for shape in shapes)
     assert chunks == (16 if logits == 64 else 1)
     assert len(shapes) == LINEAR_LAYERS - 1 + chunks
@@ -140,9 +140,9 @@ def test_frozen_weights_below_adapters_are_multiplied_by_onednn_in_float32(
     make_policy().save(tmp_path)
     lora: dict[str, Any] = {"r": 4, "target_modules": "all-linear"}
     policy = load_policy(tmp_path, compute_dtype=dtype, lora=lora, fused_kernels=True)
-    policy.engine.log_probs(PROMPT, ROWS, 0.7)
+    policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 0.7)
     shapes.clear()
-    policy.engine.log_probs(PROMPT, ROWS, 0.7).sum().backward()
+    policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 0.7).sum().backward()
     first = 3  # products of the first layer, whose states have no gradient
     expected = 2 * LINEAR_LAYERS - first if dtype == "float32" else 0
     assert len(shapes) == expected

@@ -49,10 +49,10 @@ def test_layers_take_inputs_as_they_are_only_in_a_pass_and_so_do_those_of_a_late
         return {layer.cast_input_dtype_enabled for layer in layers}
 
     policy.model.get_base_model().model.register_forward_hook(lambda *_: seen.append(casts()))
-    policy.engine.log_probs([1, 2, 3], ROWS, 1.0)
+    policy.engine.log_probs_of_prompts([([1, 2, 3], ROWS)], 1.0)
     config = type(policy.model.peft_config["default"])(r=2, target_modules=["v_proj"])
     policy.engine.add_adapter("later", config)
-    policy.engine.log_probs([1, 2, 3], ROWS, 1.0)
+    policy.engine.log_probs_of_prompts([([1, 2, 3], ROWS)], 1.0)
     assert seen[-1] == {False} and casts() == {True}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.benchmarks.config.compiled import check_compiled
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.policy_checks import check_compiled
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.setup import team_spec
 

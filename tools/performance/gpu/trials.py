@@ -159,7 +159,7 @@ def gradient(
     case = Case(model, group_size, new_tokens, dtype, device, prompts=["a prompt of a few bytes"])
     policy = load_policy(model, compute_dtype=dtype, device=device, attn_implementation=attention)
     ((prompt, rows),) = learning.synthetic(policy, case)
-    log_probs = policy.engine.log_probs(policy.encode(prompt), rows, 1.0)
+    log_probs = policy.engine.log_probs_of_prompts([(policy.encode(prompt), rows)], 1.0)
     log_probs.sum().backward()  # type: ignore[no-untyped-call]
     parts = [p.grad.float().cpu().flatten() for p in policy.parameters() if p.grad is not None]
     return torch.cat(parts), sum(map(len, rows))

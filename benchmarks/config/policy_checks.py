@@ -1,4 +1,4 @@
-"""Checks of `algorithm.rollout.in_flight`: what it needs, and which promises it cannot keep."""
+"""Checks of `model.compile` and `algorithm.rollout.in_flight`: what cannot be combined with them."""
 
 from __future__ import annotations
 
@@ -44,4 +44,25 @@ def check_in_flight(config: Config, policies: Mapping[str, PolicySpec]) -> None:
         if is_so:
             raise ConfigError(
                 f"algorithm.rollout.in_flight=true {reason}, or set algorithm.rollout.in_flight=false"
+            )
+
+
+def check_compiled(config: Config, policies: Mapping[str, PolicySpec]) -> None:
+    """Check that no policy with `compile` is in shards, or in a run that promises equal bytes.
+
+    Raises:
+        ConfigError: If one is.
+    """
+    for name, spec in policies.items():
+        if not (spec.compile and spec.can_be_trained):
+            continue
+        if config.learner.fsdp_size > 1:
+            raise ConfigError(
+                f"policy {name!r} has compile=true, and layers in shards are not compiled: set it to false, or "
+                "learner.fsdp_size=1"
+            )
+        if config.learner.deterministic:
+            raise ConfigError(
+                f"policy {name!r} has compile=true, and rounding may depend on the lengths for which code was "
+                "compiled, so learner.deterministic=true cannot promise equal bytes: set one of them to false"
             )
