@@ -267,7 +267,7 @@ class Algorithm:
         Args:
             agents: The agents.
             options: Options of the learner.
-            rollouts: Plan and joint samples.
+            rollouts: Mode and joint samples.
             group_size: G.
         """
         if group_size < self.min_group_size:

@@ -62,7 +62,7 @@ class ResolvedRun:
 
     @property
     def samples_alone(self) -> bool:
-        """Whether one process samples all rollouts, without optional features (`sources.py`)."""
+        """Whether one process samples all rollouts, without features of `algorithms/sources.py`."""
         config = self.config
         workers = config.inference.engine == "vllm" or config.cluster.rollout_workers
         return not (workers or self.trainer.wraps_source or self.algorithm.supports_stored_pairs)

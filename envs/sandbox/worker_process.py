@@ -156,7 +156,7 @@ class WorkerProcess:
         except BlockingIOError:
             pass
         except OSError:
-            self.unsent = b""  # it has ended: `results` sees it
+            self.unsent = b""  # it has ended: `result` sees it
 
     def result(self) -> WorkerResult | None:
         """Return the result of its job, if it has arrived; raises `Closed` if the worker has ended."""

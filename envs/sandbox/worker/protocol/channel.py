@@ -117,7 +117,7 @@ def receive_exactly(descriptor: int) -> Any:
 
 # Operations on objects, named as in `operator`.
 ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
-# Number of kinds of mutation of a helper's results, see `loading`. They are the kinds 0 to 3 of a mutant run.
+# Number of kinds of mutation of a helper's results, see `result_mutation`: the kinds 0 to 3 of a mutant run.
 MUTATIONS = 4
 
 FIRST_RESULT, OTHER_RESULT, PLAIN_RESULT, FIRST_ARGUMENT, ALL_ARGUMENTS = range(4, 9)
