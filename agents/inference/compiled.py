@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._dynamo.exc import TorchDynamoException
+from torch._functorch import config as functorch_config
 from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -113,9 +114,11 @@ class _LayerCode:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self._failed:
-            # Code is made at the first pass of each kind, which may come late in a run.
+            # Code is made at the first pass of each kind, which may come late in a run. That of the backward pass
+            # is made here too, since an error in the backward pass itself could not be caught.
             try:
-                return self._compiled(*args, **kwargs)
+                with functorch_config.patch(force_non_lazy_backward_lowering=True):
+                    return self._compiled(*args, **kwargs)
             except TorchDynamoException as error:
                 self._failed = True
                 logger.warning(

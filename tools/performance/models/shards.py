@@ -23,7 +23,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,11 @@ def save_model(folder: Path, arguments: argparse.Namespace, layers: int) -> int:
     config = LlamaConfig(
         vocab_size=arguments.vocabulary,
         hidden_size=arguments.hidden,
-        intermediate_size=4 * arguments.hidden,
+        intermediate_size=arguments.intermediate or 4 * arguments.hidden,
         num_hidden_layers=layers,
         num_attention_heads=arguments.hidden // 64,
+        num_key_value_heads=arguments.key_heads,
+        tie_word_embeddings=arguments.tied,
         bos_token_id=None,
         eos_token_id=0,
         # The embedding of a `pad_token_id` is zero, and the prompt has that token: each norm would multiply the
@@ -136,25 +138,38 @@ def work(folder: Path, arguments: argparse.Namespace) -> None:
     os._exit(0)
 
 
-def measure(size: int, folder: Path, words: list[str], port: int, on_cpu: bool) -> dict[str, float]:
-    """Return the peaks of the largest of some processes."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+def run_processes(
+    module: str, size: int, words: Sequence[str], on_cpu: bool, **variables: str
+) -> list[Any]:
+    """Run a module in some processes of one thread each; return what each has printed last, from JSON."""
+    from llm_decpomdp.agents.remote.server import free_port
+
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
     if on_cpu:
         environment["CUDA_VISIBLE_DEVICES"] = ""
-    # Freed tensors go back to the system, so that a peak is that of the tensors.
-    environment |= {"MALLOC_MMAP_THRESHOLD_": "131072", "MASTER_ADDR": "127.0.0.1"}
-    environment |= {"WORLD_SIZE": str(size), "MASTER_PORT": str(port)}
-    command = [sys.executable, "-m", "tools.performance.models.shards", "--work", str(folder)]
+    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     children = [
         subprocess.Popen(
-            [*command, *words],
-            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            [sys.executable, "-m", module, *words],
+            env={
+                **environment,
+                "WORLD_SIZE": str(size),
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+            },
             stdout=subprocess.PIPE,
             text=True,
         )
         for rank in range(size)
     ]
-    peaks = [json.loads(child.communicate()[0].splitlines()[-1]) for child in children]
+    return [json.loads(child.communicate()[0].splitlines()[-1]) for child in children]
+
+
+def measure(size: int, folder: Path, words: list[str], on_cpu: bool) -> dict[str, float]:
+    """Return the peaks of the largest of some processes."""
+    module, words = "tools.performance.models.shards", ["--work", str(folder), *words]
+    # Freed tensors go back to the system, so that a peak is that of the tensors.
+    peaks = run_processes(module, size, words, on_cpu, MALLOC_MMAP_THRESHOLD_="131072")
     return {phase: max(peak[phase] for peak in peaks) for phase in PHASES}
 
 
@@ -180,15 +195,25 @@ def plan_peak(folder: Path, arguments: argparse.Namespace, size: int) -> float:
     return sum(MemoryPlan(1, (1,), (2,), 2, 2, 0, (model,)).parts().values()) / 1e9
 
 
-def main() -> None:
-    """Compare one process with several, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def parser_of_model(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the options of the random model and of its work."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--hidden", type=int, default=768)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--vocabulary", type=int, default=8192)
+    parser.add_argument("--intermediate", type=int, help="by default 4 times the hidden size")
+    parser.add_argument("--key-heads", type=int, help="by default those of queries")
+    parser.add_argument("--tied", action="store_true", help="one weight for embeddings and head")
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--lora", type=int, default=0, help="rank of an adapter; 0: all weights")
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> None:
+    """Compare one process with several, and print the table."""
+    parser = parser_of_model(__doc__)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--reduce-once", action=argparse.BooleanOptionalAction)
     parser.add_argument(
@@ -196,17 +221,14 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", action="store_true", help="print the peaks as a line of JSON too")
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
         work(arguments.work, arguments)
-    from llm_decpomdp.agents.remote.server import free_port
-
     with tempfile.TemporaryDirectory() as folder:
         weights, words = save_model(Path(folder), arguments, arguments.layers), sys.argv[1:]
         save_model(Path(folder, ONE_LAYER), arguments, 1)
         alone, each = (
-            measure(size, Path(folder), words, free_port(), arguments.device == "cpu")
+            measure(size, Path(folder), words, arguments.device == "cpu")
             for size in (1, arguments.processes)
         )
         planned = [plan_peak(Path(folder), arguments, size) for size in (1, arguments.processes)]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tools.performance.models.shards import save_model
+from tools.performance.models.shards import parser_of_model, run_processes, save_model
 
 PROCESSES = 2
 WAYS = {"copy": True, "shards": False}
@@ -67,24 +66,6 @@ def work(folder: Path, arguments: argparse.Namespace) -> None:
     os._exit(0)
 
 
-def measure(folder: Path, words: Sequence[str], port: int) -> list[dict[str, list[list[float]]]]:
-    """Return what each process has printed."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    environment |= {"WORLD_SIZE": str(PROCESSES)}
-    module = "tools.performance.models.shards_speed"
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-m", module, "--work", str(folder), *words],
-            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(PROCESSES)
-    ]
-    return [json.loads(child.communicate()[0].splitlines()[-1]) for child in children]
-
-
 def spread(values: Sequence[float]) -> str:
     """Return the median, the lowest and the highest value in words."""
     return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
@@ -92,26 +73,20 @@ def spread(values: Sequence[float]) -> str:
 
 def main() -> None:
     """Compare both ways, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hidden", type=int, default=768)
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--vocabulary", type=int, default=8192)
+    parser = parser_of_model(__doc__)
     parser.add_argument("--prompt", type=int, default=64, help="half of the tokens of the prompt")
     parser.add_argument("--rows", type=int, default=16)
-    parser.add_argument("--tokens", type=int, default=32)
-    parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--lora", type=int, default=0, help="rank of an adapter; 0: all weights")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
         work(arguments.work, arguments)
-    from llm_decpomdp.agents.remote.server import free_port
-
     with tempfile.TemporaryDirectory() as folder:
         weights, words = save_model(Path(folder), arguments, arguments.layers), sys.argv[1:]
-        figures = measure(Path(folder), words, free_port())
-    print(f"{weights / 1e6:.0f} M weights, {' '.join(words) or 'defaults'}; seconds of sampling")
+        module, words = "tools.performance.models.shards_speed", ["--work", folder, *words]
+        figures = run_processes(module, PROCESSES, words, on_cpu=True)
+    print(
+        f"{weights / 1e6:.0f} M weights, {' '.join(words[2:]) or 'defaults'}; seconds of sampling"
+    )
     rounds: dict[str, list[float]] = {}
     for way in WAYS:
         every = [*zip(*(each[way] for each in figures), strict=True)]
