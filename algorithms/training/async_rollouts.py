@@ -15,7 +15,7 @@ from rollouts of the present weights, and `lag` in their rows is 0.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from llm_decpomdp.algorithms.training.rollout_source import (
     SourceWrapper,
     TrainBatch,
     UpdateRequest,
+    gather_to_rank0,
 )
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class Waiting(NamedTuple):
     batch: TrainBatch
     version: int  # number of complete updates of the weights that sampled it
     seconds: dict[str, float]  # spent on it, by activity
+    shards: Sequence[Sequence[int]] = ()  # as of `find_shards`
 
 
 class AsyncSource(SourceWrapper):
@@ -101,7 +103,7 @@ class AsyncSource(SourceWrapper):
             self.source.prefetch(last)
         else:
             self.finish()
-        batch, version, seconds = self._waiting[update]
+        batch, version, seconds, _ = self._waiting[update]
         for activity, number in seconds.items():
             timer.seconds[activity] = timer.seconds.get(activity, 0.0) + number
         return replace(batch, metrics={**batch.metrics, "lag": update - 1 - version})
@@ -121,11 +123,12 @@ class AsyncSource(SourceWrapper):
         if request.update not in self._waiting:
             timer = Timer()
             batch = self.source.collect(request, timer)
+            shards = find_shards(batch, request.size)
             # Collected now, as only the first process writes the checkpoint that the batch may be part of.
             batch.gather(request.size)
             if processes.rank() == 0:
                 batch.metrics = self.source.metrics(batch)
-            self._waiting[request.update] = Waiting(batch, version, timer.seconds)
+            self._waiting[request.update] = Waiting(batch, version, timer.seconds, shards)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what waits after the last complete update, in the first process: text, numbers and containers.
@@ -135,10 +138,10 @@ class AsyncSource(SourceWrapper):
         newest, rows = self.learner.updates, []
         last = min(newest + self.lag, len(self.batches)) if newest else 0
         for update in range(newest + 1, last + 1):
-            batch, version, seconds = self._waiting[update]
+            batch, version, seconds, shards = self._waiting[update]
             row = {"update": update, "version": version, "seconds": seconds}
             row |= {"metrics": batch.metrics, "texts": list(map(to_text, batch.rollouts))}
-            rows.append({**row, "shares": [list(shard) for shard in batch.shards]})
+            rows.append({**row, "shares": [list(shard) for shard in shards]})
         return {"batches": rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -164,5 +167,20 @@ class AsyncSource(SourceWrapper):
             rollouts = list(map(from_text, row["texts"]))
             batch = TrainBatch([[rollouts[place] for place in shards[rank]]])
             if rank == 0:
-                batch.rollouts, batch.shards, batch.metrics = rollouts, shards, row["metrics"]
-            self._waiting[row["update"]] = Waiting(batch, row["version"], row["seconds"])
+                batch.rollouts, batch.metrics = rollouts, row["metrics"]
+            self._waiting[row["update"]] = Waiting(batch, row["version"], row["seconds"], shards)
+
+
+def find_shards(batch: TrainBatch, size: int | None) -> list[list[int]]:
+    """Return the positions in `TrainBatch.rollouts` of what each process learns from, in the first process."""
+    rank = processes.rank()
+    places = {id(rollout): place for place, rollout in enumerate(batch.train_rollouts)}
+    owners: list[tuple[int, int | None]] = []
+    for sampled in batch.rounds:
+        owned = [[(rank, places.get(id(rollout))) for rollout in of] for of in sampled]
+        owners += gather_to_rank0(owned, size)
+    shards: list[dict[int, int]] = [{} for _ in range(processes.world_size())]
+    for position, (process, place) in enumerate(owners):
+        if place is not None:
+            shards[process][place] = position
+    return [[shard[place] for place in sorted(shard)] for shard in shards]

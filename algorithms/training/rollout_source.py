@@ -83,8 +83,6 @@ class TrainBatch:
     """Everything that all processes have sampled, in the first process: the first round, then later rounds."""
     num_resampled: int = 0
     """Number of the rollouts of later rounds, in the first process."""
-    shards: Sequence[Sequence[int]] = ()
-    """Positions in `rollouts` of what each process learns from, in the first process."""
     metrics: dict[str, float] = field(default_factory=dict)
     """What a source has measured while it sampled."""
 
@@ -97,23 +95,9 @@ class TrainBatch:
         """Collect what all processes have sampled in the first one; all processes call this once."""
         if not self.rounds:  # stored, or collected before
             return
-        rank = processes.rank()
-        places = {id(rollout): place for place, rollout in enumerate(self.train_rollouts)}
-        collected = [
-            gather_to_rank0(
-                [[(rollout, rank, places.get(id(rollout))) for rollout in of] for of in sampled],
-                size,
-            )
-            for sampled in self.rounds
-        ]
-        everything = list(chain.from_iterable(collected))
-        self.rollouts = [rollout for rollout, _, _ in everything]
-        self.num_resampled = sum(map(len, collected[1:]))
-        shards: list[dict[int, int]] = [{} for _ in range(processes.world_size())]
-        for position, (_, process, place) in enumerate(everything):
-            if place is not None:
-                shards[process][place] = position
-        self.shards = [[shard[place] for place in sorted(shard)] for shard in shards]
+        first, *later = [gather_to_rank0(sampled, size) for sampled in self.rounds]
+        self.rollouts = [*first, *chain.from_iterable(later)]
+        self.num_resampled = sum(map(len, later))
         self.rounds = []
 
 
