@@ -265,7 +265,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("kind", range(MUTATIONS))
+@pytest.mark.parametrize("kind", MUTATIONS)
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_changed_value_is_another_one_of_its_type(value, kind):
     change = mutate_value(value, kind)
@@ -286,6 +286,6 @@ def test_what_has_no_equals_is_changed_in_its_parts():
 
 def test_the_value_itself_stays_as_it_is():
     value = {"a": [1, {2}], "b": Point(1, [2])}
-    for kind in range(MUTATIONS):
+    for kind in MUTATIONS:
         mutate_value(value, kind)
     assert value == {"a": [1, {2}], "b": Point(1, [2])}

@@ -34,7 +34,7 @@ from llm_decpomdp.envs.sandbox.worker.protocol import channel
 MAX_CHOICES = 2  # different results between which a choice decides
 
 
-class InPlace:
+class EntryPointReplacement:
     """Replacement of the entry point's results by those of its helpers, or by a trivial function of these."""
 
     def __init__(self, kind: int, values: Sequence[Any]) -> None:

@@ -13,7 +13,10 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import CodeType, ModuleType
 from typing import Any
 
-from llm_decpomdp.envs.sandbox.worker.candidate.division import InPlace, replace_results
+from llm_decpomdp.envs.sandbox.worker.candidate.division import (
+    EntryPointReplacement,
+    replace_results,
+)
 from llm_decpomdp.envs.sandbox.worker.candidate.result_mutation import mutate_value
 from llm_decpomdp.envs.sandbox.worker.candidate.trivial import constants
 from llm_decpomdp.envs.sandbox.worker.protocol import channel
@@ -97,17 +100,17 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
     """
     mutated_helper, kind = request["mutation"] or (-1, -1)
     entry_point: Any = None
-    in_place: InPlace | None = None
-    if channel.SAME <= kind < channel.ALTERED:
+    replacement: EntryPointReplacement | None = None
+    if kind in channel.ENTRY_POINT_RESULTS:
         origin, code = request["segments"][-1]
-        in_place = InPlace(kind, constants(_compile(code, f"<{origin}>")))
+        replacement = EntryPointReplacement(kind, constants(_compile(code, f"<{origin}>")))
     module = type(sys)("__program__")
     # Dataclasses and pickle look their class's module up, and `timeit` takes names from the main one.
     sys.modules[module.__name__] = sys.modules["__main__"] = module
     program = module.__dict__
     helpers = request["helpers"]
     # Helpers that call themselves take two frames for each call, and more where their results are replaced.
-    frames = 4 if kind > channel.IN_PLACE else 2
+    frames = 4 if kind in channel.DIVISION else 2
     sys.setrecursionlimit(RECURSION_LIMIT * (frames if helpers else 1))
     for origin, code in request["segments"]:
         exec(_compile(code, f"<{origin}>"), program)
@@ -118,17 +121,17 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
             naming = {o for o, text in request["segments"] if name in text}
             exempt = {f"<{o}>" for o, _ in helpers if o in naming}
             helper = call = program[name]
-            if in_place is not None:
-                call = in_place.record(helper)
-            elif index == mutated_helper and kind >= channel.ALTERED:
+            if replacement is not None:
+                call = replacement.record(helper)
+            elif index == mutated_helper and kind in channel.HELPER_RESULTS:
                 call = replace_results(helper, kind, constants(_compile(code, f"<{origin}>")))
-            elif index == mutated_helper and kind != channel.IN_PLACE:
+            elif index == mutated_helper and kind != channel.AS_ENTRY_POINT:
                 call = _mutate_results(helper, kind)
             single = 0 if index == mutated_helper and kind == channel.FIRST_ARGUMENT else 1
             program[name] = _count_calls(helper_calls, index, helper, exempt, call, single)
-            if kind > channel.IN_PLACE:
+            if kind in channel.DIVISION:
                 program[name].__wrapped__ = call  # an entry point may compare it with the helper
-            if index == mutated_helper and kind == channel.IN_PLACE:
+            if index == mutated_helper and kind == channel.AS_ENTRY_POINT:
                 entry_point = program[name]
     if entry_point is not None:
         scope: dict[str, Any] = {}
@@ -136,7 +139,7 @@ def load(request: dict[str, Any], helper_calls: list[int]) -> tuple[dict[str, An
         exec(compile(source, f"<{request['segments'][-1][0]}>", "exec"), program, scope)
         return program, scope["make"](entry_point)
     function = program[request["entry_point"]]
-    return program, function if in_place is None else in_place.replace(function)
+    return program, function if replacement is None else replacement.replace(function)
 
 
 # A mutant run loads the same code again in the same process.
@@ -203,7 +206,7 @@ def _mutate_results(helper: Callable[..., Any], kind: int) -> Callable[..., Any]
             return values
         return values[0] if values else None
 
-    if kind < channel.MUTATIONS:
+    if kind in channel.MUTATIONS:
         return mutated
     return (
         constant

@@ -35,7 +35,7 @@ Mutator = Callable[[Any], Any]
 def mutate_value(value: Any, kind: int, depth: int = 0) -> Any:
     """Return another value of the type of `value`, equal for equal values; `value` is not modified.
 
-    `kind` is from 0 to `channel.MUTATIONS` - 1, `depth` the nesting depth of `value` in the result.
+    `kind` is one of `channel.MUTATIONS`, `depth` the nesting depth of `value` in the result.
     """
     if value is None:
         return INSTEAD_OF_NONE[kind]

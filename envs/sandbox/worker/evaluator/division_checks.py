@@ -112,7 +112,7 @@ class DivisionChecks(HelperChecks):
         elif session.failures >= session.limits["max_timeouts"]:
             unknown = ("not_run",)
         # The entry point itself is unchanged in these: our comparisons have taken the time.
-        if channel.SAME <= kind < channel.ALTERED and kind != channel.DIRECT:
+        if kind in channel.ENTRY_POINT_RESULTS and kind != channel.DIRECT:
             unknown = UNFINISHED
         return {
             test

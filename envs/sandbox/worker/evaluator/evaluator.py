@@ -129,7 +129,7 @@ class Evaluator:
         plan, first = self.plans.choose(job, plain, stages, session.needs_fresh_process)
         methods = frozenset(job["methods"])
 
-        def run(write_back: bool) -> tuple[Conversation, reports.Findings]:
+        def run(plan: list[bytes], write_back: bool) -> tuple[Conversation, reports.Findings]:
             conversation = (
                 PlannedConversation(
                     session, write_back, plain, methods, plan, first, pause=bool(stages)
@@ -141,17 +141,17 @@ class Evaluator:
             self._run(conversation, job, findings, skipped)
             return conversation, findings
 
-        conversation, findings = run(write_back=True)
+        conversation, findings = run(plan, write_back=True)
         # Calls were made that the test does not make, and may have changed the program: run it again without a
         # plan.
         if conversation.mismatch and findings.error is None:
             if not session.request["mutation"]:
                 self.plans.note_mismatch(tests)
             plan = []
-            conversation, findings = run(write_back=True)
+            conversation, findings = run(plan, write_back=True)
         # See `Conversation.call`: changed arguments are hidden from the test in a second run.
         if conversation.arguments_changed and findings.error is None and not findings.disappoint():
-            findings.add_veto(run(write_back=False)[1])
+            findings.add_veto(run(plan, write_back=False)[1])
         return findings
 
     def _run(

@@ -108,7 +108,7 @@ class HelperChecks:
         """Check for each helper whether it does as well as the entry point; stop at the first that does."""
         results = [False] * len(self.calls)
         for helper, may_matter in enumerate(self.may_matter):
-            if may_matter and self._compare(helper, channel.IN_PLACE).same:
+            if may_matter and self._compare(helper, channel.AS_ENTRY_POINT).same:
                 results[helper] = True
                 break
         return results
@@ -116,7 +116,7 @@ class HelperChecks:
     def _matters(self, helper: int) -> bool:
         """Check whether other tests pass with changed results; true if there was no time to find out."""
         same = False
-        for kind in range(channel.MUTATIONS):
+        for kind in channel.MUTATIONS:
             comparison = self._compare(helper, kind)
             if comparison.differs:
                 return True

@@ -117,8 +117,8 @@ def receive_exactly(descriptor: int) -> Any:
 
 # Operations on objects, named as in `operator`.
 ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
-# Number of kinds of mutation of a helper's results, see `result_mutation`: the kinds 0 to 3 of a mutant run.
-MUTATIONS = 4
+MUTATIONS = range(4)
+"""Kinds of a mutant run in which a helper's results are changed, see `result_mutation`."""
 
 FIRST_RESULT, OTHER_RESULT, PLAIN_RESULT, FIRST_ARGUMENT, ALL_ARGUMENTS = range(4, 9)
 """Kinds of a mutant run in which a trivial function replaces the helper.
@@ -128,7 +128,7 @@ It returns the result of the helper's first call, another constant of that type,
 where it returns the first.
 """
 
-IN_PLACE = 9  # kind of a mutant run in which the helper replaces the entry point
+AS_ENTRY_POINT = 9  # kind of a mutant run in which the helper replaces the entry point
 
 SAME, DIRECT, ITEM, LAST_ITEM, STEP, CHOICE, ANY = range(10, 17)
 """Kinds of a mutant run in which a helper's result takes the place of the entry point's, see `division`.
@@ -156,6 +156,13 @@ It is changed within its type; 0 or empty; the result of the first call, or anot
 first argument, the last one, or all of them; a cast of an argument or an operation on a number; or a changed
 result that is equal to everything.
 """
+
+ENTRY_POINT_RESULTS = range(SAME, ALTERED)
+"""Kinds of a mutant run that replace the entry point's results."""
+HELPER_RESULTS = range(ALTERED, AGREEING + 1)
+"""Kinds of a mutant run of `division` that replace a helper's results."""
+DIVISION = range(SAME, AGREEING + 1)
+"""Kinds of a mutant run of `Program.divide`."""
 
 # A tuple cannot change, but the containers in it can.
 CONTAINERS = (list, tuple, dict, set, bytearray, deque)
