@@ -159,7 +159,7 @@ def sq(x):
         (WAIT, Limits(2, 2, program_seconds=3, wall_factor=1), "TimeoutError: no result within"),
         (
             WORK,
-            Limits(2, 2, program_seconds=1, wall_factor=9, max_timeouts=1),
+            Limits(2, 2, program_seconds=1, wall_factor=99, max_timeouts=1),
             "TimeoutError: the program's processor time is used up",
         ),
     ],
