@@ -76,10 +76,19 @@ _ENVS["coding.shared_work"] = {
     f"{_name}-v1": f"Divide a function of {_name}, paid for tests that need both sides."
     for _name in ("humaneval", "coophumaneval", "mbpp")
 }
+
+
+def _function_name(module: str, id: str) -> str:
+    """Return the name of the function that builds an environment: `early_exit` for `probe-early-exit-v0`.
+
+    Functions of families with several versions are named with the version: `tldr_v1` for `tldr-v1`.
+    """
+    name, _, version = id.removeprefix("probe-").replace("-", "_").rpartition("_")
+    return f"{name}_{version}" if module in ("writing.env", "coding.shared_work") else name
+
+
 for _module, _summaries in _ENVS.items():
     for _id, _summary in _summaries.items():
-        _name = _id.removeprefix("probe-").replace("-", "_")
-        if _module not in ("writing.env", "coding.shared_work"):  # which have several versions
-            _name = _name.rpartition("_")[0]
-        register(_id, f"llm_decpomdp.envs.{_module}:{_name}", summary=_summary)
+        _function = _function_name(_module, _id)
+        register(_id, f"llm_decpomdp.envs.{_module}:{_function}", summary=_summary)
 register_collection("openspiel", "llm_decpomdp.envs.openspiel.env:openspiel")

@@ -90,7 +90,7 @@ def log_probs_of_prompts(
         states = base.get_decoder()(
             input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False
         ).last_hidden_state[0]
-        hidden = torch.split(_sources(states, row), size)
+        hidden = torch.split(_predicting_states(states, row), size)
         tokens = torch.tensor(
             [token for _, rows in row for text in rows for token in text], device=device
         )
@@ -163,7 +163,7 @@ def split_rows(rows: Rows, room: int) -> Iterator[Rows]:
     yield part
 
 
-def _sources(states: Tensor, row: Sequence[PromptRows]) -> Tensor:
+def _predicting_states(states: Tensor, row: Sequence[PromptRows]) -> Tensor:
     """Select the states of a row, (L, size), that predict the completions' tokens, (K, size)."""
     # The prompt's last state predicts the first token of each completion. It is not selected by an index: several
     # threads would add its gradients in the order in which they arrive.

@@ -438,10 +438,10 @@ def draw_tokens(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[T
     Returns:
         Token ids and their log-probabilities (see `token_log_probs`), both (N,).
     """
-    weights = logits.float() / options.divisor
+    tempered = logits.float() / options.divisor
     if options.cuts:
-        weights = truncate(weights, options)
-    cumulative = cumulative_sum(weights.softmax(-1))
+        tempered = truncate(tempered, options)
+    cumulative = cumulative_sum(tempered.softmax(-1))
     total = cumulative[:, -1:]
     # Strictly below the total: the first entry above the target then has a probability above 0.
     below = torch.nextafter(total, torch.zeros_like(total))
@@ -449,8 +449,8 @@ def draw_tokens(logits: Tensor, options: RowOptions, uniform: Tensor) -> tuple[T
     # Only NaN logits lead past the last entry; `finish` then finds their log-probability.
     tokens = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
     # A parallel sum may decrease slightly, so the search can end at an entry that was cut off.
-    excluded = weights.gather(1, tokens).isinf()
-    tokens = torch.where(excluded, weights.argmax(-1, keepdim=True), tokens)
+    excluded = tempered.gather(1, tokens).isinf()
+    tokens = torch.where(excluded, tempered.argmax(-1, keepdim=True), tokens)
     if options.takes_most_likely:
         tokens = torch.where(options.greedy, logits.argmax(-1, keepdim=True), tokens)
     return tokens.squeeze(1), token_log_probs(logits, tokens.squeeze(1), options.divisor)

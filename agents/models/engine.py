@@ -161,7 +161,7 @@ class ModelEngine:
         if unchecked:
             self.sampling_method = choose_sampling_method(self, unchecked, self.sampling_method)
             self._checked.update(adapters)
-        # Before the method, which may sort the prompts of a generator.
+        # In the order of the prompts. The method may sort prompts that share a generator of random numbers.
         prompts = [prompt.draw_numbers(num_samples) for prompt in prompts]
         if self.sample_in_flight is not None:
             return self.sample_in_flight(self.sampling_method, prompts, num_samples)

@@ -57,22 +57,22 @@ def returns(rollout: Rollout, discount: float = 1.0) -> list[Returns]:
     return values
 
 
-def partner_returns(group: Group, joint_returns: Returns, agent: int) -> Returns:
+def partner_returns(group: Group, joint_returns: Returns, position: int) -> Returns:
     """Return the return of each completion with each of the K choices of its partners, (G, K).
 
     K is 1 for aligned joint samples and G^(N-1) for crossed ones. If partners were drawn (`joint_mode=common`),
     only the joint samples that were played for this agent count, although others may contain the completion:
-    within a column, all completions have the same partners. `agent` is its position in the group.
+    within a column, all completions have the same partners. `position` is that of the agent in the group.
     """
     if not group.anchors:
-        indices = [sample[agent] for sample in group.joint]
+        indices = [sample[position] for sample in group.joint]
         # A stable sort keeps the partners of all completions in one order, so that columns correspond.
         by_completion: Returns = joint_returns[np.argsort(indices, kind="stable")]
         return by_completion.reshape(max(indices) + 1, -1)
-    position = {sample: j for j, sample in enumerate(group.joint)}
-    size = 1 + max(sample[agent] for sample in group.joint)
+    number = {sample: j for j, sample in enumerate(group.joint)}
+    size = 1 + max(sample[position] for sample in group.joint)
     cells = [
-        [position[(*anchor[:agent], g, *anchor[agent + 1 :])] for anchor in group.anchors]
+        [number[(*anchor[:position], g, *anchor[position + 1 :])] for anchor in group.anchors]
         for g in range(size)
     ]
     return np.asarray(joint_returns[np.array(cells)])

@@ -160,6 +160,7 @@ class Learner(BaseLearner):
                     size = joint_effective_sample_size(group.group, group.advantages, ratios)
                     step.metrics.add_joint(size)
             norms = self._sum_and_clip_gradients(rollouts)
+        # Of the last step with the batch, as are `norms`.
         return {
             **step.metrics.metrics(),
             **{f"grad_norm/{name}": norm for name, norm in norms.items()},

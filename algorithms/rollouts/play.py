@@ -39,8 +39,9 @@ def seed_update(
         return newest
     names = (update, "round", round) if round else (update,)
     seed_streams(env, team, options.seed, purpose, *names, index=index)
-    handoff = "handoff" if purpose == "update" else f"{purpose} handoff"
-    return stream(options.seed, handoff, *names, index)
+    # "handoff" is the former name of branch selection: another one would give runs another stream.
+    name = "handoff" if purpose == "update" else f"{purpose} handoff"
+    return stream(options.seed, name, *names, index)
 
 
 def seed_streams(env: TextEnv, team: Team, seed: int, *names: str | int, index: int) -> None:

@@ -89,15 +89,18 @@ def same_source(config: Config, env: DecPOMDPEnv) -> str | None:
 def find_source(data: Mapping[str, Any]) -> str:
     """Return the `source` that loads data again, of the hub's the same commit; `data` is of `TaskSet.describe`."""
     source: str = data["source"]
-    return pin_commit({"": data}, "") or ("bundled" if source == PACKAGE else source)
+    return _commit_source(data) or ("bundled" if source == PACKAGE else source)
 
 
 def pin_commit(data: Manifest | None, part: str) -> str | None:
     """Return the `source` that loads a part of the hub's data as it was; `None` where it is not the hub's."""
-    about = (data or {}).get(part, {})
+    return _commit_source((data or {}).get(part, {}))
+
+
+def _commit_source(data: Mapping[str, Any]) -> str | None:
     # Only the hub has commits; a file may have changed, which its fingerprint tells.
-    pinned = about.get("source") == "hub" and about.get("revision")
-    return f"{AT_A_COMMIT}{about['revision']}" if pinned else None
+    pinned = data.get("source") == "hub" and data.get("revision")
+    return f"{AT_A_COMMIT}{data['revision']}" if pinned else None
 
 
 def change_of_data(part: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

@@ -175,7 +175,7 @@ def learner_options(config: Config, total_updates: int, team: TeamSpec) -> Learn
         "critic": algorithm.critic,
     }
     steps = pick(StepOptions, algorithm)
-    # Configurations for several turns are also run with one, where nothing is weighed.
+    # A configuration for several turns may be run with a single one, and then there is nothing to weigh.
     if config.horizon == 1 or not steps.turn_gradient_weights:
         steps = replace(steps, turn_gradient_weights=None)
     # Frozen policies have no loss that could be divided by a length.

@@ -5,10 +5,13 @@
 | `aux_defined`  | 0.4      | a helper is defined and returns                              | go on     |
 | `main_defined` | 0.6      | the entry function is defined and returns                    | stop      |
 | `syntax`       | 0.5      | the joint program parses                                     | stop      |
-| `tests`        | 0 to 1.0 | share of the tests that pass                                 | stop at 0 |
+| `tests`        | 0 to 1.0 | share of the tests that pass                                 | stop      |
 | `uses_aux`     | 0.5      | the program calls a helper                                   | stop      |
-| `not_wrapper`  | 1.0      | ... and no helper does as well as the entry function         |           |
-| `aux_ignored`  | -0.5     | ... but no test's outcome depends on what it returns         |           |
+| `not_wrapper`  | 1.0      | ... and no helper does as well as the entry function         | go on     |
+| `aux_ignored`  | -0.5     | ... but no test's outcome depends on what it returns         | go on     |
+
+The last column says what follows if the condition does not hold, or if no test passes. After `stop`, the
+components below have 0 points.
 
 A team earns at most 4.0, a single agent 2.1. With N - 1 helpers, each has an equal share of the four
 components that are about helpers: a component's points are those above times the share of helpers that fulfil the

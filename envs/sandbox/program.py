@@ -153,10 +153,10 @@ class Execution:
     """Calls of each of `Program.helpers` while passing tests ran, as far as the program tells the truth. Calls
     from helpers' parts do not count, unless these nowhere name the function: then it was passed as a callback."""
     helpers_used: tuple[bool, ...] = ()
-    """True for each helper if some test's outcome depends on its results: if another run, with these changed
-    within their type, passes other tests. With `Program.substitute`, a helper is not used either if every passing
-    test passes again with a constant or the helper's arguments in place of its results. A helper that was called
-    only while loading may be used, too."""
+    """True for each helper if some test's outcome depends on its results: other tests pass in a run that changes
+    them within their type. With `Program.substitute`, one thing more is needed: some passing test fails with a
+    constant, and with the helper's arguments, in place of its results. A helper that was called only while loading
+    may be used, too. With `Program.divide`, it is true instead if the helper adds to a test (`helpers_add`)."""
     helpers_suffice: tuple[bool, ...] = ()
     """True for each helper that is called if every passing test passes again with the helper in place of the entry
     point. False for all without `Program.substitute`, and for the helpers after the first that suffices."""

@@ -150,7 +150,11 @@ class Evaluator:
             plan = []
             conversation, findings = run(plan, write_back=True)
         # See `Conversation.call`: changed arguments are hidden from the test in a second run.
-        if conversation.arguments_changed and findings.error is None and not findings.disappoint():
+        if (
+            conversation.arguments_changed
+            and findings.error is None
+            and not findings.has_unexpected_failure()
+        ):
             findings.add_veto(run(plan, write_back=False)[1])
         return findings
 
@@ -203,7 +207,7 @@ class _StrictStage(reports.StageRecorder):
 
     def runs(self, number: int) -> bool:
         """Begin a stage, with its own share of this process's time."""
-        if self.findings.disappoint() and not self.conversation.mismatch:
+        if self.findings.has_unexpected_failure() and not self.conversation.mismatch:
             return False
         seconds = self.conversation.session.limits["stage_seconds"]
         _signal.setitimer(_signal.ITIMER_PROF, seconds)
@@ -226,7 +230,7 @@ def _run_in_program(
     skipped = sorted(skipped_stages)
     session.reset()
     session.stop()
-    while not findings.disappoint():
+    while not findings.has_unexpected_failure():
         findings.stage = None
         try:
             findings.error = session.failure(session.start([]))
@@ -245,7 +249,7 @@ def _run_in_program(
 
 def _follow(session: ProgramSession, findings: reports.Findings) -> None:
     """Record the reports that the program's process sends; raises `NoAnswer` when one cannot be true."""
-    while not findings.disappoint():
+    while not findings.has_unexpected_failure():
         event, content, _ = session.receive(session.limits["test_seconds"])
         findings.count(session.take_helper_calls())
         session.expect(isinstance(content, list))

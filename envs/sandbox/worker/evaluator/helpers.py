@@ -32,8 +32,10 @@ FACTOR = 4.0
 SLOW_SECONDS = 0.2
 
 MIN_TESTS = 2
-"""Number of passing tests that prove that nothing depends on a mutation; all passing tests if there are fewer.
-They pass again in a run that the time limit ends, or call a helper whose results are constant."""
+"""Number of passing tests that are enough to conclude something; all of them if there are fewer.
+
+If the time limit ends a mutant run, so many must have passed again before it counts as equal to the first run. And
+so many must call the helper before its results may count as constant."""
 
 # Statuses of tests that a run has not finished when the time limit ends it.
 UNFINISHED = ("timeout", "not_run")

@@ -125,7 +125,7 @@ class Findings:
         self.reached |= reached
         self.finished |= {-1, -1 if self.stage is None else self.stage}
 
-    def disappoint(self) -> bool:
+    def has_unexpected_failure(self) -> bool:
         """Check whether a test has failed that is expected to pass."""
         return any(
             should_pass
