@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Prompting, Sampling
 from llm_decpomdp.agents.loading import load_model
+from llm_decpomdp.options import pick
 
 if TYPE_CHECKING:
     import torch
@@ -57,9 +58,9 @@ def load_policy(
         OSError: If there is no such model, or the hub cannot be reached.
     """
     options = ModelOptions(
-        **vars(sampling or Sampling()),
-        **vars(caching or Caching()),
-        **vars(prompting or Prompting()),
+        **vars(pick(Sampling, sampling or Sampling())),
+        **vars(pick(Caching, caching or Caching())),
+        **vars(pick(Prompting, prompting or Prompting())),
         compute_dtype=compute_dtype,
         device=str(device),
         attn_implementation=attn_implementation,

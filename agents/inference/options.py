@@ -133,9 +133,9 @@ class ModelOptions(Caching, Prompting, Sampling):
     without. Not with `learner.fsdp_size`."""
     compile: bool = False
     """Compile layers by `torch.compile` at their first use, which takes some seconds: for passes of learning, and
-    with `static_cache` for the tokens that are sampled. Values are equal up to rounding. Needs a C++ compiler, on
-    a GPU triton. Not with `quantization`, `learner.fsdp_size`, `learner.deterministic`, or on a GPU with
-    `fused_kernels`."""
+    with `static_cache` for the tokens that are sampled. Values are equal up to rounding. On a CPU, adapters
+    multiply float32 matrices by oneDNN. Needs a C++ compiler, on a GPU triton. Not with `quantization`,
+    `learner.fsdp_size`, `learner.deterministic`, or on a GPU with `fused_kernels`."""
     quantization: str = option("none", choices=QUANTIZATIONS)
     """Weights of the frozen model below adapters in 8 or 4 bits (NF4), by bitsandbytes, for sampling and learning.
     Only with an adapter, and not with servers or `learner.fsdp_size`."""

@@ -92,7 +92,9 @@ class ModelEngine:
         self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
         self.kernels: LearnerKernels | None = None
         """What passes of a learner have beside the model; `None` without adapters and options of kernels."""
-        if gradient_checkpointing or fused_kernels or compile or hasattr(model, "peft_config"):
+        # A caller may have enabled checkpointing in the model itself.
+        recomputes = gradient_checkpointing or getattr(model, "is_activation_checkpointing", False)
+        if recomputes or fused_kernels or compile or hasattr(model, "peft_config"):
             from llm_decpomdp.agents.models.kernels import LearnerKernels
 
             self.kernels = LearnerKernels(self, gradient_checkpointing, fused_kernels, compile)

@@ -6,6 +6,7 @@ They have adapters, activations that are computed twice, fused kernels or compil
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
@@ -45,7 +46,9 @@ class LearnerKernels:
     def __init__(
         self, engine: ModelEngine, gradient_checkpointing: bool, fuse: bool, compile: bool
     ) -> None:
-        self.engine, self.model = engine, engine.model
+        # The engine owns this object. A strong reference back would keep a dropped model until a collection.
+        self.engine: ModelEngine = weakref.proxy(engine)
+        self.model = engine.model
         self.fuses = fuse
         """Whether kernels are fused; after the first use, whether the model agrees with them."""
         self._compiled = CompiledLayers(engine.model, fuse) if compile else None

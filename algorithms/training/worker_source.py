@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, RolloutWorker, WorkerState
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.play import play_episodes, seed_streams, seed_update
@@ -18,6 +18,7 @@ from llm_decpomdp.algorithms.training.rollout_source import (
     UpdateRequest,
 )
 from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.policy import Team
 
 
 @dataclass(frozen=True)
@@ -78,21 +79,39 @@ class EvaluationBatch(RolloutBatch):
 class WorkerSource(SampledSource):
     """Rollouts that a rollout worker samples, with the present weights; other arguments as of `SampledSource`."""
 
-    def __init__(self, worker: RolloutWorker, *arguments: Any, **others: Any) -> None:
+    def __init__(
+        self,
+        worker: RolloutWorker,
+        env: TextEnv,
+        team: Team,
+        learner: BaseLearner,
+        options: TrainerOptions,
+        batches: Sequence[Sequence[Start]],
+        problems: Sequence[Start] = (),
+    ) -> None:
         self.worker, self.in_workers = worker, worker.in_workers
-        super().__init__(*arguments, **others)
+        self._trainer: Trainer | None = None
+        super().__init__(env, team, learner, options, batches, problems)
 
     def _sample(
         self, request: UpdateRequest, batches: Sequence[NumberedBatch], timer: Timer
     ) -> list[list[Rollout]]:
-        self.worker.synchronize(self.learner.policies, self._trainer.version)
+        self._synchronize()
         rollouts = iter(self.worker.run_batches(self._update_batches(request), timer))
         return [next(rollouts) if starts else [] for _, starts in batches]
 
     def prefetch(self, request: UpdateRequest) -> None:
         """Let the worker begin with a request."""
-        self.worker.synchronize(self.learner.policies, self._trainer.version)
+        self._synchronize()
         self.worker.prefetch(self._update_batches(request))
+
+    def _synchronize(self) -> None:
+        version = 0
+        if self._trainer is None:  # nobody counts versions, so the weights may have changed
+            self.worker.reload()
+        else:
+            version = self._trainer.version
+        self.worker.synchronize(self.learner.policies, version)
 
     def _update_batches(self, request: UpdateRequest) -> list[UpdateBatch]:
         views, options = self.learner.critic is not None, self.options

@@ -61,8 +61,8 @@ class ResolvedRun:
         return self.train_env, self.eval_env
 
     @property
-    def samples_alone(self) -> bool:
-        """Whether one process samples all rollouts, without features of `algorithms/sources.py`."""
+    def has_plain_source(self) -> bool:
+        """Whether rollouts need no worker, no feature of `algorithms/sources.py` and no stored pairs."""
         config = self.config
         workers = config.inference.engine == "vllm" or config.cluster.rollout_workers
         return not (workers or self.trainer.wraps_source or self.algorithm.supports_stored_pairs)

@@ -154,7 +154,7 @@ def make_training(
             phase = make_phase(run, team, demonstrations)
         learner = run.algorithm.make_learner(team, run.learner, config.seed)
         source: RolloutSource
-        if run.samples_alone:
+        if run.has_plain_source:
             source = SampledSource(env, team, learner, options, run.batches)
             evaluation = PeriodicEvaluation(run.eval_env, run.eval_starts)
         else:

@@ -24,6 +24,7 @@ from tests.agents.conftest import Make
 
 pytest.importorskip("transformers")
 
+from llm_decpomdp.agents.inference.options import ModelOptions
 from llm_decpomdp.agents.models import local_models, pretrained
 from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.agents.single_model import load_policy
@@ -47,6 +48,11 @@ def test_a_path_that_is_no_folder_is_told_without_asking_the_hub(no_hub: None, n
     with pytest.raises(OSError, match=r"^cannot load the model '.*': there is no folder ") as told:
         load_policy(name)
     assert "\n" not in str(told.value) and len(str(told.value)) < 150
+
+
+def test_options_of_a_subclass_are_taken() -> None:
+    policy = load_policy("tiny-random", ModelOptions(temperature=0.7, max_new_tokens=3))
+    assert policy.sampling.temperature == 0.7 and policy.sampling.max_new_tokens == 3
 
 
 @pytest.mark.parametrize(

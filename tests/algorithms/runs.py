@@ -118,7 +118,7 @@ class Run(Trainer):
             source = SampledSource(env, team, learns, options, batches, problems)
         else:
             source = WorkerSource(rollout_worker, env, team, learns, options, batches, problems)
-        if opponent or options.wraps_source or learns.has_opponent:  # as `make_training` does
+        if opponent or options.wraps_source or learns.has_opponent:
             source = add_wrappers(
                 source,
                 env,

@@ -46,7 +46,9 @@ def of_both(folder: Path, name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", ["scored.pt", "in_parts.pt"])
-def test_log_probs_are_those_of_whole_weights_gradients_summed_once(pair: Path, name: str) -> None:
+def test_shards_have_the_log_probs_of_whole_weights_and_sum_gradients_once(
+    pair: Path, name: str
+) -> None:
     shares = [runs.share(runs.completions(), rank) for rank in range(2)]
     summed = runs.scored(runs.make_team(), *shares)
     for rank, results in enumerate(of_both(pair, name)):

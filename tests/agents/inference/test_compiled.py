@@ -304,15 +304,15 @@ def test_an_error_in_the_code_of_a_late_backward_pass_does_not_end_a_run(
 
     backend(aot_autograd(fw_compiler=nop, bw_compiler=compile_until_it_fails))
     fails, policy = False, make_policy()
-    expected = gradients(policy.model, policy.engine.log_probs(PROMPT, ROWS, 1.0))
+    expected = gradients(policy.model, policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0))
     engine = engine_of(policy)
     with caplog.at_level(logging.WARNING, "llm_decpomdp"):
-        gradients(policy.model, engine.log_probs(PROMPT, ROWS, 1.0))
+        gradients(policy.model, engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0))
         assert not caplog.records
         fails = True
         torch._dynamo.reset()  # as before another kind of pass
         for _ in range(2):
-            found = gradients(policy.model, engine.log_probs(PROMPT, ROWS, 1.0))
+            found = gradients(policy.model, engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0))
             assert torch.equal(found, expected)
     assert_one_warning(caplog, "torch.compile failed", "RuntimeError: no code")
 

@@ -119,7 +119,9 @@ def test_the_size_of_a_product_is_about_that_of_the_layers() -> None:
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_decoding_takes_one_thread_only(make_policy: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoding_takes_one_thread_and_the_prompt_all(
+    make_policy: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model: LlamaForCausalLM = make_policy().model
     used: list[tuple[int, int]] = []
 

@@ -143,7 +143,9 @@ def test_texts_beyond_a_window_padded(make_policy: Make, caplog: pytest.LogCaptu
     assert engine._packs  # short rows still are
 
 
-def test_attention_without_pairs_fails(make_policy: Make, caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_are_packed_only_with_masks_of_pairs(
+    make_policy: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     policy = make_policy()
     expected = policy.engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
     again = make_policy()

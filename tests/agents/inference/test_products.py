@@ -40,7 +40,7 @@ def shapes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("frozen", [False, True])
-@pytest.mark.parametrize("rows", [(7,), (1, 7), (2, 3, 5)])
+@pytest.mark.parametrize("rows", [(), (0,), (2, 0), (7,), (1, 7), (2, 3, 5)])
 def test_values_and_gradients_are_those_of_a_linear_layer(
     shapes: list[tuple[int, ...]], bias: bool, frozen: bool, rows: tuple[int, ...]
 ) -> None:

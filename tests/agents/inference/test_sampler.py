@@ -383,7 +383,9 @@ def test_rows_end_with_the_token_that_completes_a_stop_string_and_differ_in_noth
     assert 10 < ended < 100  # of several kinds of ends
 
 
-def test_other_caches_stop_alike(make_policy: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_stop_alike_with_other_caches(
+    make_policy: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy = make_policy(stop=["a", "e"])
     ours = drawn(policy)
     monkeypatch.setattr("llm_decpomdp.agents.inference.sampler.growing_cache", lambda model: None)

@@ -98,7 +98,7 @@ def train(policy: CausalLM, seed: int = 0, steps: int = 3) -> list[torch.Tensor]
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_what_policies_say_stays_the_same(base: Path, dtype: str, checkpointing: bool) -> None:
+def test_actions_are_equal_to_the_last_bit(base: Path, dtype: str, checkpointing: bool) -> None:
     def said(pair: dict[str, CausalLM]) -> list[object]:
         for policy in pair.values():
             policy.seed(5)

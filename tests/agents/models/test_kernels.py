@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.utils.checkpoint import noop_context_fn
 
 from llm_decpomdp.agents import CausalLM, load_policy
-from llm_decpomdp.agents.models.engine import avoid_attention_plans
+from llm_decpomdp.agents.models.engine import ModelEngine, avoid_attention_plans
 from tests.agents.conftest import Make
 
 ROWS = [[4, 5, 6, 0], [7, 0]]
@@ -62,3 +64,27 @@ def test_the_head_is_computed_again_in_contexts_only_with_an_adapter_of_its_own(
 ) -> None:
     engine = adapted(make_policy, tmp_path, targets).engine
     assert (engine.kernels.head_contexts is noop_context_fn) == ("lm_head" not in targets)
+
+
+def test_a_dropped_policy_with_an_adapter_is_freed_without_a_collection(
+    make_policy: Make, tmp_path: Path
+) -> None:
+    policy = adapted(make_policy, tmp_path, ["q_proj"])
+    weights = weakref.ref(next(policy.model.parameters()))
+    gc.collect()
+    gc.disable()
+    try:
+        del policy
+        assert weights() is None
+    finally:
+        gc.enable()
+
+
+def test_checkpointing_that_the_caller_enabled_is_used(make_policy: Make) -> None:
+    plain = make_policy()
+    plain.model.activation_checkpointing_enable()
+    engine = ModelEngine(plain.model, plain.engine.tokenizer)
+    layer, training = plain.model.model.layers[0], []
+    layer.register_forward_pre_hook(lambda *_: training.append(layer.training))
+    engine.log_probs_of_prompts([([1, 2, 3], ROWS)], 1.0)
+    assert training and training[-1]

@@ -84,7 +84,9 @@ def test_a_system_prompt_and_variables_go_through_the_template() -> None:
         (IN_PARTS, {}, "leaves out the user message"),
     ],
 )
-def test_unread_keys_refused(template: str | None, prompting: dict[str, Any], message: str) -> None:
+def test_keys_nothing_reads_are_refused(
+    template: str | None, prompting: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         asked(template, **prompting)
 

@@ -519,7 +519,9 @@ def test_several_prompts_in_a_pass_without_effect_are_refused(policy: Any) -> No
     ],
     ids=["plain", "reference", "steps"],
 )
-def test_shared_passes_are_equal(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_passes_give_equal_gradients(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     metrics, gradients, passes = learn_episodes(**options)
     monkeypatch.setattr(learning, "group_by_prompt", lambda items: [[item] for item in items])
     alone, expected, more_passes = learn_episodes(**options)

@@ -9,13 +9,25 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.agents.scripted import Replay
-from llm_decpomdp.algorithms import Rollout, Start, TrainerOptions, WorkerState
+from llm_decpomdp.algorithms import (
+    ALGORITHMS,
+    Learner,
+    LearnerOptions,
+    Rollout,
+    Start,
+    TrainerOptions,
+    WorkerState,
+)
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.rollouts.rollout import Timer
-from llm_decpomdp.algorithms.training.rollout_source import split_into_batches
-from llm_decpomdp.algorithms.training.worker_source import UpdateBatch
+from llm_decpomdp.algorithms.training.rollout_source import (
+    SampledSource,
+    UpdateRequest,
+    split_into_batches,
+)
+from llm_decpomdp.algorithms.training.worker_source import UpdateBatch, WorkerSource
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import LocalWorker, build, make_team, require_equal
@@ -51,6 +63,26 @@ def test_a_batch_does_not_depend_on_what_was_played_before() -> None:
     first = [one.play(state, Timer()), two.play(state, Timer())]
     assert [two.play(other, Timer()), one.play(other, Timer())] == first[::-1]
     assert one.play(state, Timer()) == first[0]
+
+
+def test_a_source_without_a_trainer_gives_its_worker_the_present_weights() -> None:
+    class Counted(LocalWorker):
+        updates = 0
+
+        def update_weights(self, policies: Any, version: int) -> None:
+            self.updates += 1
+
+    env, team = EchoEnv(2), make_team()
+    options = TrainerOptions(rollout_batch_size=2, group_size=4)
+    learner = Learner(team, ALGORITHMS["magrpo"], LearnerOptions())
+    worker = Counted(WorkerState(env, env, team))
+    arguments = (env, team, learner, options, [STARTS])
+    source, plain = WorkerSource(worker, *arguments), SampledSource(*arguments)
+    request = UpdateRequest(1, STARTS, 2)
+    for updates in (1, 2):
+        found = source.collect(request, Timer()).shard
+        assert found == plain.collect(request, Timer()).shard
+        assert worker.updates == updates
 
 
 @pytest.mark.parametrize("change", [{"index": 2}, {"update": 4}, {"seed": 1}, {"round": 1}])

@@ -382,7 +382,7 @@ def test_what_waits_is_collected_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sum(sent) == sum(map(len, BATCHES))
 
 
-def test_what_waits_has_so_many_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_are_counted_over_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lagged(tmp_path, checkpoint_every=4, batches=BATCHES).run_updates()
     newest = checkpoint.latest(tmp_path / "checkpoints")
     assert newest is not None and newest.name == "update-000006"

@@ -75,7 +75,7 @@ def test_there_is_no_latest_in_an_empty_or_missing_folder(tmp_path: Path) -> Non
     assert checkpoint.latest(tmp_path / "none") is None
 
 
-def test_what_a_killed_process_left_is_cleared_and_no_checkpoint(tmp_path: Path) -> None:
+def test_files_of_a_killed_process_are_cleared_and_never_loaded(tmp_path: Path) -> None:
     for name in (".update-000007", ".old-update-000005"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "state.pt").write_bytes(b"PK")

@@ -168,7 +168,9 @@ def test_what_is_measured_in_an_update_that_fails_is_not_saved(
         ({"problems": BATCHES[0]}, r"an update has all 3 of the run"),
     ],
 )
-def test_choice_is_required(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_options_without_a_choice_are_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         build(tmp_path, BATCHES, **{"curriculum": "pass_rate", "problems": PROBLEMS, **options})
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from llm_decpomdp.envs.coding.feedback import lost_results, names
 from llm_decpomdp.envs.source_code.code_blocks import ATTEMPT, MAX_READ
-from llm_decpomdp.envs.source_code.completion import CompletionReader, Reading, read
+from llm_decpomdp.envs.source_code.completion import Reading, read
 from llm_decpomdp.envs.source_code.parsing import (
     find_function,
     remove_function,
@@ -58,32 +58,6 @@ def test_code_is_found_wherever_it_stands(completion):
     assert reading.complete and reading.problem is None
     node = find_function(reading.code, "sq")
     assert [type(s).__name__ for s in node.body] == ["Assign", "Return"]
-
-
-@pytest.mark.parametrize(
-    "beside",
-    [
-        "",
-        "Done",
-        "x: int",
-        "assert unknown",
-        "print(sq(2))",
-        "sq = aux",
-        "sq = lambda x: 1",
-        "def sq(x):\n    return 1",
-        "def sq(x):\n    pass",
-        "def aux(x):\n    pass",
-        "if __name__ == '__main__':\n    sq = None",
-        "class Solution:\n    def sq(self, x):\n        return 1",
-        "from math import *\nsq(2)",
-    ],
-)
-@pytest.mark.parametrize("code", [SQ, SQ.replace("return", "print"), "def sq(x):\n    pass", ""])
-def test_a_prompt_that_an_answer_does_not_quote_changes_nothing(code, beside):
-    for text in (f"{code}\n{beside}\n", f"{beside}\n{code}\n", f"```\n{code}\n{beside}\n```"):
-        reading = CompletionReader(text).read("sq")
-        prompted = CompletionReader(text, prompt="def other():\n    pass").read("sq")
-        assert reading == prompted and reading.fallbacks == prompted.fallbacks
 
 
 @pytest.mark.parametrize("size", [1000, 4000])
