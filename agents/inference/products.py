@@ -51,9 +51,8 @@ def multiply(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
 @contextmanager
 def fused_products(model: Any) -> Iterator[None]:
     """Let the linear layers with float32 weights on a CPU multiply by oneDNN; others compute as before."""
-    on_cpu = next(model.parameters()).device.type == "cpu"
-    layers = filter(_is_replaceable, model.modules()) if on_cpu and has_onednn() else ()
-    layers = list(layers)
+    fuses = has_onednn() and next(model.parameters()).device.type == "cpu"
+    layers = [layer for layer in model.modules() if _is_replaceable(layer)] if fuses else []
     try:
         for layer in layers:
             # A method of the layer, since compiled code depends on other callables themselves.
