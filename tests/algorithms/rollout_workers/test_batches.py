@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from llm_decpomdp.algorithms import (
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
+from llm_decpomdp.algorithms.rollouts.play import seed_update
 from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from llm_decpomdp.algorithms.training.rollout_source import (
     SampledSource,
@@ -65,7 +67,7 @@ def test_a_batch_does_not_depend_on_what_was_played_before() -> None:
     assert one.play(state, Timer()) == first[0]
 
 
-def test_a_source_without_a_trainer_gives_its_worker_the_present_weights() -> None:
+def test_a_worker_gets_weights_of_a_new_version_after_a_resume_and_without_a_trainer() -> None:
     class Counted(LocalWorker):
         updates = 0
 
@@ -83,6 +85,43 @@ def test_a_source_without_a_trainer_gives_its_worker_the_present_weights() -> No
         found = source.collect(request, Timer()).shard
         assert found == plain.collect(request, Timer()).shard
         assert worker.updates == updates
+    trainer: Any = SimpleNamespace(version=7)
+    source.on_init_end(trainer)
+    for updates in (3, 3):
+        source.collect(request, Timer())
+        assert worker.updates == updates
+    source.on_resume(trainer)  # the version is the same, the weights are those of a checkpoint
+    source.collect(request, Timer())
+    assert worker.updates == 4
+
+
+def test_the_place_of_a_rollout_counts_over_all_batches_of_the_update() -> None:
+    env, team = EchoEnv(2), make_team()
+    options = TrainerOptions(rollout_batch_size=2, group_size=4)
+    source = SampledSource(
+        env, team, Learner(team, ALGORITHMS["magrpo"], LearnerOptions()), options, [STARTS]
+    )
+    shard = source.collect(UpdateRequest(1, STARTS, 2), Timer()).shard
+    assert [[rollout.place for rollout in batch] for batch in shard] == [[0, 1], [2, 3], [4]]
+
+
+@pytest.mark.parametrize("size", [None, 2])
+def test_a_round_goes_on_with_the_streams_of_its_update_only_without_rollout_batches(
+    size: int | None,
+) -> None:
+    env, team = EchoEnv(2), make_team()
+    options = TrainerOptions(rollout_batch_size=size, group_size=4)
+    first = seed_update(env, team, options, 3, 0)
+    again = seed_update(env, team, options, 3, 0, round=1, newest=first)
+    assert (again is first) == (size is None)
+    assert seed_update(env, team, options, 4, 0, newest=first) is not first
+
+
+def test_purposes_have_streams_of_their_own() -> None:
+    env, team, options = EchoEnv(2), make_team(), TrainerOptions()
+    update = seed_update(env, team, options, 3, 0)
+    comparator = seed_update(env, team, options, 3, 0, purpose="comparator")
+    assert update.integers(2**62) != comparator.integers(2**62)
 
 
 @pytest.mark.parametrize("change", [{"index": 2}, {"update": 4}, {"seed": 1}, {"round": 1}])
