@@ -30,18 +30,21 @@ def onednn_product(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tenso
 
 @onednn_product.register_fake
 def _(states: Tensor, weight: Tensor, _: Tensor | None) -> Tensor:
-    return states.new_empty(len(states), len(weight))
+    # `len` would make the number of rows a constant, so that each number of tokens needs code of its own.
+    return states.new_empty(states.shape[0], weight.shape[0])
 
 
-def has_onednn() -> bool:
-    """Check whether this torch has the products of oneDNN."""
-    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return available and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+# A constant, since compiled code cannot ask.
+HAS_ONEDNN: bool = (
+    torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+)
+"""Whether this torch has the products of oneDNN."""
 
 
 def multiply(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x W' + b of states x (L, k), a weight W (n, k) and a bias b (n), without a graph for gradients."""
-    if states.device.type == "cpu" and states.dtype == torch.float32 and has_onednn():
+    if states.device.type == "cpu" and states.dtype == torch.float32 and HAS_ONEDNN:
         product: Tensor = onednn_product(states, weight, bias)
     else:
         product = linear(states, weight, bias)
@@ -51,7 +54,7 @@ def multiply(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
 @contextmanager
 def fused_products(model: Any) -> Iterator[None]:
     """Let the linear layers with float32 weights on a CPU multiply by oneDNN; others compute as before."""
-    fuses = has_onednn() and next(model.parameters()).device.type == "cpu"
+    fuses = HAS_ONEDNN and next(model.parameters()).device.type == "cpu"
     layers = [layer for layer in model.modules() if _is_replaceable(layer)] if fuses else []
     try:
         for layer in layers:

@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from llm_decpomdp.agents.inference import products
-from llm_decpomdp.agents.inference.products import fused_products, has_onednn, onednn_product
+from llm_decpomdp.agents.inference.products import HAS_ONEDNN, fused_products, onednn_product
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.single_model import load_policy
 from tests.agents.conftest import Make
 from tests.agents.inference.test_log_probs import PROMPT, ROWS, gradients
 
-pytestmark = pytest.mark.skipif(not has_onednn(), reason="this torch has no oneDNN")
+pytestmark = pytest.mark.skipif(not HAS_ONEDNN, reason="this torch has no oneDNN")
 
 ON_CPU = not torch.cuda.is_available()
 LINEAR_LAYERS = 2 * 7 + 1
