@@ -62,10 +62,11 @@ class ResolvedRun:
 
     @property
     def has_plain_source(self) -> bool:
-        """Whether rollouts need no worker, no feature of `algorithms/sources.py` and no stored pairs."""
+        """Whether rollouts need no worker, stored pairs, saved opponent or feature of the trainer's options."""
         config = self.config
         workers = config.inference.engine == "vllm" or config.cluster.rollout_workers
-        return not (workers or self.trainer.wraps_source or self.algorithm.supports_stored_pairs)
+        pairs = self.pairs or config.algorithm.named_opponent is not None
+        return not (workers or pairs or self.trainer.wraps_source)
 
     @property
     def problems(self) -> list[Start]:
