@@ -43,7 +43,14 @@ from llm_decpomdp.agents.models.methods import (
     warn_of_padding,
 )
 from llm_decpomdp.agents.models.prompting import end_id, end_ids
-from llm_decpomdp.agents.models.weights import resolve_compute_dtype, round_weights, weights_as
+from llm_decpomdp.agents.models.weights import (
+    activate_adapter,
+    active_adapter,
+    requires_grad_restored,
+    resolve_compute_dtype,
+    round_weights,
+    weights_as,
+)
 from llm_decpomdp.completion import SKIPPED, Completion
 
 if TYPE_CHECKING:
@@ -336,17 +343,15 @@ class ModelEngine:
     @property
     def adapter(self) -> str | None:
         """The active adapter, or none if the model has no adapters."""
-        return self.model.active_adapter if hasattr(self.model, "peft_config") else None
+        return active_adapter(self.model)
 
     def activate(self, adapter: str | None) -> None:
         """Compute with this adapter alone; `requires_grad` of all weights stays."""
-        if adapter is not None and adapter != self.adapter:
-            with self._requires_grad_restored():
-                self.model.set_adapter(adapter)
+        activate_adapter(self.model, adapter)
 
     def add_adapter(self, name: str, config: Any) -> None:
         """Add an adapter; the active adapter and `requires_grad` of all weights stay."""
-        with self._requires_grad_restored():
+        with requires_grad_restored(self.model):
             self.model.add_adapter(name, config)
         if self.kernels is not None:
             self.kernels.adapter_layers = None
@@ -354,18 +359,8 @@ class ModelEngine:
     @contextmanager
     def disable_adapters(self) -> Iterator[None]:
         """Compute with the model below all adapters."""
-        with self._requires_grad_restored(), self.model.disable_adapter():
+        with requires_grad_restored(self.model), self.model.disable_adapter():
             yield
-
-    @contextmanager
-    def _requires_grad_restored(self) -> Iterator[None]:
-        # peft sets `requires_grad` of all adapters when another one becomes active.
-        before = [(weight, weight.requires_grad) for weight in self.model.parameters()]
-        try:
-            yield
-        finally:
-            for weight, requires_grad in before:
-                weight.requires_grad_(requires_grad)
 
     def replace_weights(self, others: Mapping[str, Tensor]) -> AbstractContextManager[None]:
         """Compute with other weights, by name, in place of the model's own."""

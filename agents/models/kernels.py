@@ -6,7 +6,6 @@ They have adapters, activations that are computed twice, fused kernels or compil
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
@@ -29,6 +28,7 @@ from llm_decpomdp.agents.inference.log_probs import (
 )
 from llm_decpomdp.agents.inference.lora_batch import adapter_layers
 from llm_decpomdp.agents.inference.products import fused_products
+from llm_decpomdp.agents.models.weights import activate_adapter, active_adapter
 from llm_decpomdp.agents.models.methods import disagreement, failure, probe_rows, scoring_failure
 
 if TYPE_CHECKING:
@@ -46,9 +46,8 @@ class LearnerKernels:
     def __init__(
         self, engine: ModelEngine, gradient_checkpointing: bool, fuse: bool, compile: bool
     ) -> None:
-        # The engine owns this object. A strong reference back would keep a dropped model until a collection.
-        self.engine: ModelEngine = weakref.proxy(engine)
-        self.model = engine.model
+        # Not the engine, which owns this object: a reference back would keep a dropped model until a collection.
+        self.model, self.compute_dtype = engine.model, engine.compute_dtype
         self.fuses = fuse
         """Whether kernels are fused; after the first use, whether the model agrees with them."""
         self._compiled = CompiledLayers(engine.model, fuse) if compile else None
@@ -80,7 +79,7 @@ class LearnerKernels:
 
     def check_sampling(self, measure: Callable[[torch.dtype], float]) -> bool:
         """Check by the difference from a plain pass whether samples of compiled layers agree with it."""
-        dtype = self.engine.compute_dtype
+        dtype = self.compute_dtype
         reason = failure(lambda: disagreement(dtype, measure), "a plain pass")
         if reason:
             self.samples_compiled = False
@@ -105,7 +104,7 @@ class LearnerKernels:
                 return values.detach()
 
         prompt, rows = probe_rows(tokens)
-        return scoring_failure(self.model, self.engine.compute_dtype, score, prompt, rows) or ""
+        return scoring_failure(self.model, self.compute_dtype, score, prompt, rows) or ""
 
     def log_probs_of_prompts(self, prompts: Sequence[PromptRows], divisor: float) -> Tensor:
         """Return the log-probabilities of `inference/log_probs.py`, computed with the chosen kernels."""
@@ -138,7 +137,7 @@ class LearnerKernels:
             stack.callback(setattr, self, "_in_kernels", before)
             if hasattr(self.model, "peft_config"):
                 # Autocast rounds the weights of adapters to the format of their input, so it needs no cast.
-                if self.engine.compute_dtype != torch.float32:
+                if self.compute_dtype != torch.float32:
                     stack.enter_context(self._input_casts_disabled())
             if self.fuses:
                 stack.enter_context(fused_kernels(self.model))
@@ -176,11 +175,11 @@ class LearnerKernels:
 
     def recomputing(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Return contexts of a layer's first pass and of its second, with the adapter and kernels of the first."""
-        return nullcontext(), self._repeat(self.engine.adapter, self._in_kernels)
+        return nullcontext(), self._repeat(active_adapter(self.model), self._in_kernels)
 
     @contextmanager
     def _repeat(self, adapter: str | None, in_kernels: bool) -> Iterator[None]:
-        self.engine.activate(adapter)
+        activate_adapter(self.model, adapter)
         with self._kernels() if in_kernels else nullcontext():
             yield
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -174,3 +175,26 @@ def _digest(stats: tuple[tuple[Path, int, int], ...]) -> str:
                 file.seek(piece * (size - PIECE) // (PIECES - 1))
                 digest.update(file.read(PIECE))
     return digest.hexdigest()
+
+
+def active_adapter(model: Any) -> str | None:
+    """Return the active adapter, or none if a model has no adapters."""
+    return model.active_adapter if hasattr(model, "peft_config") else None
+
+
+def activate_adapter(model: Any, adapter: str | None) -> None:
+    """Compute with this adapter alone; `requires_grad` of all weights stays."""
+    if adapter is not None and adapter != active_adapter(model):
+        with requires_grad_restored(model):
+            model.set_adapter(adapter)
+
+
+@contextmanager
+def requires_grad_restored(model: Any) -> Iterator[None]:
+    """Restore `requires_grad`: peft sets that of all adapters when another one becomes active."""
+    before = [(weight, weight.requires_grad) for weight in model.parameters()]
+    try:
+        yield
+    finally:
+        for weight, requires_grad in before:
+            weight.requires_grad_(requires_grad)
