@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Prompting, Sampling
 from llm_decpomdp.agents.loading import load_model
-from llm_decpomdp.options import pick
 
 if TYPE_CHECKING:
     import torch
@@ -56,11 +55,19 @@ def load_policy(
     Raises:
         ImportError: If torch, transformers or the offline model's package is missing.
         OSError: If there is no such model, or the hub cannot be reached.
+        TypeError: If `sampling`, `caching` or `prompting` is of another class.
     """
+    groups: list[Any] = [sampling or Sampling(), caching or Caching(), prompting or Prompting()]
+    for kind, group in zip((Sampling, Caching, Prompting), groups, strict=True):
+        if type(group) is not kind:  # further options of it would be lost
+            raise TypeError(
+                f"load_policy takes a {kind.__name__}, got a {type(group).__name__}: give its other options as "
+                "arguments of load_policy"
+            )
     options = ModelOptions(
-        **vars(pick(Sampling, sampling or Sampling())),
-        **vars(pick(Caching, caching or Caching())),
-        **vars(pick(Prompting, prompting or Prompting())),
+        **vars(groups[0]),
+        **vars(groups[1]),
+        **vars(groups[2]),
         compute_dtype=compute_dtype,
         device=str(device),
         attn_implementation=attn_implementation,

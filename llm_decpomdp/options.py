@@ -171,7 +171,7 @@ def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> 
 
 
 def pick(kind: type[Kind], source: object, **values: Any) -> Kind:
-    """Build options of a class from values, and the rest from an object that has them, such as of a subclass."""
+    """Build options of a class from `values`; `source`, such as one of a subclass, has the other fields."""
     rest = {name: getattr(source, name) for name in names(kind) if name not in values}
     return kind(**values, **rest)
 

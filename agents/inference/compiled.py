@@ -117,6 +117,8 @@ class _LayerCode:
             # Code is made at the first pass of each kind, which may come late in a run. That of the backward pass
             # is made here too, since an error in the backward pass itself could not be caught.
             try:
+                if not torch.is_grad_enabled():
+                    return self._compiled(*args, **kwargs)
                 with functorch_config.patch(force_non_lazy_backward_lowering=True):
                     return self._compiled(*args, **kwargs)
             except TorchDynamoException as error:

@@ -127,14 +127,14 @@ class ModelOptions(Caching, Prompting, Sampling):
     gradient_checkpointing: bool = False
     """Compute activations twice instead of keeping them: less memory, more time."""
     fused_kernels: bool = False
-    """Learn with attention that computes only the scores that tokens need (flex attention on a GPU), with the
-    product of an adapter inside that of the frozen weights, and on a CPU with float32 products of oneDNN. Less
-    time and memory, and the same gradients up to rounding. A model that does not agree with them is trained
-    without. Not with `learner.fsdp_size`."""
+    """Use fused kernels to learn: attention computes only the scores that tokens need (flex attention on a GPU),
+    an adapter's product is added inside the product of the frozen weights, and oneDNN computes float32 products on
+    a CPU. Learning takes less time and memory, and gradients are equal up to rounding. If the results of a model
+    differ from those without fused kernels, the kernels are not used. Not with `learner.fsdp_size`."""
     compile: bool = False
     """Compile layers by `torch.compile` at their first use, which takes some seconds: for passes of learning, and
-    with `static_cache` for the tokens that are sampled. Values are equal up to rounding. On a CPU, adapters
-    multiply float32 matrices by oneDNN. Needs a C++ compiler, on a GPU triton. Not with `quantization`,
+    with `static_cache` for the tokens that are sampled. Values are equal up to rounding. On a CPU, oneDNN computes
+    float32 products of adapters. Needs a C++ compiler, on a GPU triton. Not with `quantization`,
     `learner.fsdp_size`, `learner.deterministic`, or on a GPU with `fused_kernels`."""
     quantization: str = option("none", choices=QUANTIZATIONS)
     """Weights of the frozen model below adapters in 8 or 4 bits (NF4), by bitsandbytes, for sampling and learning.

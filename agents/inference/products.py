@@ -1,8 +1,8 @@
-"""Products by oneDNN on a CPU: of linear layers (`model.fused_kernels`), and of adapters (also `model.compile`).
+"""Matrix products with oneDNN on a CPU: linear layers (`model.fused_kernels`), adapters (also `model.compile`).
 
-torch multiplies float32 matrices by MKL. On an AMD EPYC with AVX-512, oneDNN takes 0.78 to 0.93 of the time of
-products with weights. Gradients of weights take equally long by both, and stay with torch. bfloat16 products of
-torch are by oneDNN anyway.
+torch computes float32 products with MKL. On an AMD EPYC with AVX-512, oneDNN takes 0.78 to 0.93 of the time of
+products with weights. Gradients of weights take equally long with both libraries, so torch computes them. torch
+already uses oneDNN for bfloat16 products.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _(states: Tensor, weight: Tensor, _: Tensor | None) -> Tensor:
     return states.new_empty(states.shape[0], weight.shape[0])
 
 
-# A constant, since compiled code cannot ask.
+# A constant, because compiled code cannot call these checks.
 HAS_ONEDNN: bool = (
     torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     and hasattr(torch.ops.mkldnn, "_linear_pointwise")
@@ -58,7 +58,7 @@ def fused_products(model: Any) -> Iterator[None]:
     layers = [layer for layer in model.modules() if _is_replaceable(layer)] if fuses else []
     try:
         for layer in layers:
-            # A method of the layer, since compiled code depends on other callables themselves.
+            # A bound method, because compiled code would be tied to the identity of any other callable.
             layer.forward = MethodType(_forward, layer)
         yield
     finally:
@@ -69,7 +69,7 @@ def fused_products(model: Any) -> Iterator[None]:
 def _is_replaceable(layer: Any) -> bool:
     return (
         type(layer) is torch.nn.Linear
-        and "forward" not in vars(layer)  # as of a layer that is computed again
+        and "forward" not in vars(layer)  # set on layers whose activations are computed twice
         and layer.weight.device.type == "cpu"
         and layer.weight.dtype == torch.float32
     )

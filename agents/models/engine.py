@@ -98,7 +98,7 @@ class ModelEngine:
         avoid_attention_plans(model.device)
         self.compute_dtype = resolve_compute_dtype(compute_dtype, model.device)
         self.kernels: LearnerKernels | None = None
-        """What passes of a learner have beside the model; `None` without adapters and options of kernels."""
+        """Kernels of a learner's passes; `None` without adapters, checkpointing, fused kernels and compilation."""
         # A caller may have enabled checkpointing in the model itself.
         recomputes = gradient_checkpointing or getattr(model, "is_activation_checkpointing", False)
         if recomputes or fused_kernels or compile or hasattr(model, "peft_config"):

@@ -1,7 +1,4 @@
-"""Passes of a learner that are more than those of the model.
-
-They have adapters, activations that are computed twice, fused kernels or compiled layers.
-"""
+"""A learner's passes with adapters, activations computed twice, fused kernels or compiled layers."""
 
 from __future__ import annotations
 
@@ -28,8 +25,8 @@ from llm_decpomdp.agents.inference.log_probs import (
 )
 from llm_decpomdp.agents.inference.lora_batch import adapter_layers
 from llm_decpomdp.agents.inference.products import fused_products
-from llm_decpomdp.agents.models.weights import activate_adapter, active_adapter
 from llm_decpomdp.agents.models.methods import disagreement, failure, probe_rows, scoring_failure
+from llm_decpomdp.agents.models.weights import activate_adapter, active_adapter
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.models.engine import ModelEngine
@@ -65,7 +62,10 @@ class LearnerKernels:
         self.fuses, self.learns_compiled = self.fuses and packs, self.learns_compiled and packs
         if self.fuses:
             attention = unwrap_peft(self.model).config._attn_implementation
-            reason = f"attention {attention!r} is not `sdpa` of the interface of transformers"
+            reason = (
+                f"attention {attention!r} is not `sdpa`, or the model does not use the attention interface of "
+                "transformers"
+            )
             if can_fuse_kernels(self.model):
                 reason = self._failure(tokens, partial(fused_kernels, self.model), tiled=True)
             if reason:

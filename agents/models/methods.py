@@ -189,7 +189,7 @@ def choose_scoring_method(
     """Return whether rows of tokens can be packed, by `packed`, and the method for those that are not."""
     prompt, rows = probe_rows(tokens)
     attention = unwrap_peft(model).config._attn_implementation
-    reason: str | None = f"attention {attention!r} takes no mask for each pair of tokens"
+    reason: str | None = f"attention {attention!r} does not accept a mask over pairs of tokens"
     if attention in PACKABLE_ATTENTION:
         reason = scoring_failure(model, dtype, packed, prompt, rows)
     if reason is None:

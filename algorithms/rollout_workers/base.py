@@ -56,7 +56,7 @@ class RolloutWorker(ABC):
     _loaded: int | None = None
 
     def synchronize(self, policies: Mapping[str, TrainablePolicy], version: int) -> None:
-        """Take over the weights of policies, if this version has others; arguments as of `update_weights`."""
+        """Take over the weights of policies, if this version has others; arguments as in `update_weights`."""
         if version != self._loaded:
             self.update_weights(policies, version)
             self._loaded = version

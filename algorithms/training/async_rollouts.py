@@ -59,7 +59,7 @@ class Waiting(NamedTuple):
     batch: TrainBatch
     version: int  # number of complete updates of the weights that sampled it
     seconds: dict[str, float]  # spent on it, by activity
-    shards: Sequence[Sequence[int]] = ()  # as of `find_shards`
+    shards: Sequence[Sequence[int]]  # from `find_shards`
 
 
 class AsyncSource(SourceWrapper):

@@ -155,7 +155,7 @@ def gather_to_rank0(rolled: Sequence[Sequence[Item]], size: int | None) -> list[
 
 
 class SampledSource(RolloutSource):
-    """Rollouts that are sampled in this process, with the present weights.
+    """Rollouts that are sampled in this process, with the current weights.
 
     Args:
         env: The environment.

@@ -221,7 +221,7 @@ class Trainer:
             size, prompts = self.options.group_size, max(map(len, self.source.batches))
             raise OutOfMemory(
                 f"memory ran out in {self.activity} or an evaluation, with group_size={size} and {prompts} "
-                f"prompts an update ({first}). {LESS_MEMORY}"
+                f"prompts per update ({first}). {LESS_MEMORY}"
             ) from failure
         raise failure
 

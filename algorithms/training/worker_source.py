@@ -77,7 +77,7 @@ class EvaluationBatch(RolloutBatch):
 
 
 class WorkerSource(SampledSource):
-    """Rollouts that a rollout worker samples, with the present weights; other arguments as of `SampledSource`."""
+    """Rollouts that a rollout worker samples, with the current weights; other arguments as in `SampledSource`."""
 
     def __init__(
         self,
@@ -106,11 +106,8 @@ class WorkerSource(SampledSource):
         self.worker.prefetch(self._update_batches(request))
 
     def _synchronize(self) -> None:
-        version = 0
-        if self._trainer is None:  # nobody counts versions, so the weights may have changed
-            self.worker.reload()
-        else:
-            version = self._trainer.version
+        # Without a trainer there is no warm start, and the learner alone counts versions.
+        version = self.learner.updates if self._trainer is None else self._trainer.version
         self.worker.synchronize(self.learner.policies, version)
 
     def _update_batches(self, request: UpdateRequest) -> list[UpdateBatch]:
@@ -135,7 +132,7 @@ class WorkerSource(SampledSource):
 
 
 class WorkerEvaluation(PeriodicEvaluation):
-    """Evaluations whose episodes a rollout worker plays; other arguments as of `PeriodicEvaluation`."""
+    """Evaluations whose episodes a rollout worker plays; other arguments as in `PeriodicEvaluation`."""
 
     def __init__(self, worker: RolloutWorker, env: TextEnv, starts: Sequence[Start]) -> None:
         super().__init__(env, starts)

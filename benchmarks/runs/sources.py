@@ -1,4 +1,4 @@
-"""Rollouts of a run that one process does not sample alone: rollout workers, stored pairs, optional features."""
+"""Rollouts of a run with rollout workers, stored pairs or optional features; checks and reading of pairs."""
 
 from __future__ import annotations
 

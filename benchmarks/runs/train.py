@@ -147,8 +147,10 @@ def make_training(
         if config.learner.fsdp_size > 1:
             from llm_decpomdp.agents.models.sharded import shard_team
 
-            cut = config.learner
-            shard_team(team, cut.fsdp_size, cut.reduce_once, cut.gather_for_generation)
+            sharding = config.learner
+            shard_team(
+                team, sharding.fsdp_size, sharding.reduce_once, sharding.gather_for_generation
+            )
         phase = None
         if demonstrations is not None:
             phase = make_phase(run, team, demonstrations)

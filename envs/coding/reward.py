@@ -10,7 +10,7 @@
 | `not_wrapper`  | 1.0      | ... and no helper does as well as the entry function         | go on     |
 | `aux_ignored`  | -0.5     | ... but no test's outcome depends on what it returns         | go on     |
 
-The last column says what follows if the condition does not hold, or if no test passes. After `stop`, the
+The last column says what follows if the condition does not hold; for `tests`, if no test passes. After `stop`, the
 components below have 0 points.
 
 A team earns at most 4.0, a single agent 2.1. With N - 1 helpers, each has an equal share of the four

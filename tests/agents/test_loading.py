@@ -50,9 +50,9 @@ def test_a_path_that_is_no_folder_is_told_without_asking_the_hub(no_hub: None, n
     assert "\n" not in str(told.value) and len(str(told.value)) < 150
 
 
-def test_options_of_a_subclass_are_taken() -> None:
-    policy = load_policy("tiny-random", ModelOptions(temperature=0.7, max_new_tokens=3))
-    assert policy.sampling.temperature == 0.7 and policy.sampling.max_new_tokens == 3
+def test_options_of_another_class_are_refused() -> None:
+    with pytest.raises(TypeError, match="takes a Sampling, got a ModelOptions: give its other"):
+        load_policy("tiny-random", ModelOptions(lora={"r": 4}))
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_rows_are_packed_only_with_masks_of_pairs(
     with caplog.at_level(logging.WARNING), pytest.MonkeyPatch.context() as patch:
         patch.setattr(again.model, "forward", policy.model.forward)  # no GPU is needed for this
         found = again.engine.log_probs_of_prompts([(PROMPT, ROWS)], 1.0)
-    assert "'flash_attention_2' takes no mask for each pair" in caplog.text
+    assert "'flash_attention_2' does not accept a mask over pairs" in caplog.text
     torch.testing.assert_close(found, expected)
 
 

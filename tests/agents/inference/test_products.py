@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
 from torch.nn.functional import linear
 
 from llm_decpomdp.agents.inference import products
-from llm_decpomdp.agents.inference.products import HAS_ONEDNN, fused_products, onednn_product
+from llm_decpomdp.agents.inference.products import (
+    HAS_ONEDNN,
+    fused_products,
+    multiply,
+    onednn_product,
+)
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.single_model import load_policy
 from tests.agents.conftest import Make
@@ -62,6 +68,30 @@ def test_values_and_gradients_are_those_of_a_linear_layer(
     ):
         torch.testing.assert_close(ours, theirs)
     assert len(shapes) == 2
+
+
+def test_compiled_products_have_one_code_for_all_numbers_of_rows() -> None:
+    codes: list[Any] = []
+
+    def note(graph: Any, _: Any) -> Any:
+        codes.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 12))
+    backend = aot_autograd(fw_compiler=note, bw_compiler=lambda graph, _: graph)
+    with fused_products(layer):
+        compiled = torch.compile(layer, backend=backend, dynamic=True)
+        for rows in (5, 7, 9):
+            compiled(torch.randn(1, rows, 8, requires_grad=True)).sum().backward()
+    torch._dynamo.reset()
+    assert len(codes) == 1
+
+
+def test_adapters_are_compiled_without_graph_breaks() -> None:
+    torch._dynamo.reset()
+    torch.compile(multiply, backend="eager", fullgraph=True)(torch.ones(3, 4), torch.ones(2, 4))
+    torch._dynamo.reset()
 
 
 def test_states_without_a_gradient_cost_no_product(shapes: list[tuple[int, ...]]) -> None:

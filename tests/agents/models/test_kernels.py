@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 from collections.abc import Iterator
@@ -78,6 +79,37 @@ def test_a_dropped_policy_with_an_adapter_is_freed_without_a_collection(
         assert weights() is None
     finally:
         gc.enable()
+
+
+@pytest.fixture
+def checkpointed(make_policy: Make, tmp_path: Path) -> CausalLM:
+    make_policy().save(tmp_path)
+    lora = {"r": 2, "target_modules": ["q_proj"]}
+    return load_policy(tmp_path, lora=lora, gradient_checkpointing=True)
+
+
+def gradient(policy: CausalLM, values: torch.Tensor) -> torch.Tensor:
+    weights = [weight for weight in policy.model.parameters() if weight.requires_grad]
+    return torch.cat([g.flatten() for g in torch.autograd.grad(values.sum(), weights)])
+
+
+def test_a_copy_learns_as_the_original(checkpointed: CausalLM) -> None:
+    prompts = [([1, 2, 3], ROWS)]
+    twin = copy.deepcopy(checkpointed)
+    expected, found = (
+        gradient(policy, policy.engine.log_probs_of_prompts(prompts, 1.0))
+        for policy in (checkpointed, twin)
+    )
+    assert torch.equal(found, expected) and found.any()
+
+
+def test_a_backward_pass_needs_only_the_model(checkpointed: CausalLM) -> None:
+    prompts = [([1, 2, 3], ROWS)]
+    expected = gradient(checkpointed, checkpointed.engine.log_probs_of_prompts(prompts, 1.0))
+    engine = ModelEngine(checkpointed.model, checkpointed.tokenizer, gradient_checkpointing=True)
+    values = engine.log_probs_of_prompts(prompts, 1.0)
+    del engine
+    assert torch.equal(gradient(checkpointed, values), expected)
 
 
 def test_checkpointing_that_the_caller_enabled_is_used(make_policy: Make) -> None:

@@ -85,6 +85,9 @@ def test_a_worker_gets_weights_of_a_new_version_after_a_resume_and_without_a_tra
         found = source.collect(request, Timer()).shard
         assert found == plain.collect(request, Timer()).shard
         assert worker.updates == updates
+        source.prefetch(request)
+        assert worker.updates == updates  # it samples, so its weights must not change
+        learner.updates += 1  # as after a step
     trainer: Any = SimpleNamespace(version=7)
     source.on_init_end(trainer)
     for updates in (3, 3):

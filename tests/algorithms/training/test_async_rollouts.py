@@ -382,7 +382,9 @@ def test_what_waits_is_collected_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sum(sent) == sum(map(len, BATCHES))
 
 
-def test_waits_are_counted_over_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_other_processes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lagged(tmp_path, checkpoint_every=4, batches=BATCHES).run_updates()
     newest = checkpoint.latest(tmp_path / "checkpoints")
     assert newest is not None and newest.name == "update-000006"

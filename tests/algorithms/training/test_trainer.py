@@ -222,7 +222,7 @@ def test_memory_that_runs_out_is_told_with_what_to_change(tmp_path: Path) -> Non
     with pytest.raises(OutOfMemory, match="can't allocate memory") as caught:
         trainer.run_updates()
     text = str(caught.value)
-    assert "group_size=3 and 2 prompts an update" in text
+    assert "group_size=3 and 2 prompts per update" in text
     for remedy in ("train_batch_size", "max_new_tokens", "gradient_checkpointing", "lora"):
         assert remedy in text
     newest = checkpoint.latest(trainer.folder.checkpoints)

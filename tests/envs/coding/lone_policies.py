@@ -78,6 +78,21 @@ OTHER_ARGUMENTS = {
         "return solve({a})",
         "size = len(repr({x})) * 3\nreturn aux({a}, size)",
     ),
+    "length that is used": (
+        "size, {p}",
+        "if size != (len({x}) if hasattr({x}, '__len__') else 0):\n    return None\nreturn solve({a})",
+        "size = len({x}) if hasattr({x}, '__len__') else 0\nreturn aux(size, {a})",
+    ),
+    "empty list that is used": (
+        "{p}, found",
+        "found.append(solve({a}))\nreturn found.pop()",
+        "found = []\nreturn aux({a}, found)",
+    ),
+    "start that is used": (
+        "start, {p}",
+        "if start != 1:\n    return None\nreturn solve({a})",
+        "start = 1\nreturn aux(start, {a})",
+    ),
     "odd": (
         "{p}, extra",
         "return solve({a})",

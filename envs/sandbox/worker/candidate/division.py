@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from typing import Any
 
 from llm_decpomdp.envs.sandbox.worker.candidate.result_mutation import mutate_value
@@ -32,6 +32,7 @@ from llm_decpomdp.envs.sandbox.worker.candidate.trivial import (
 from llm_decpomdp.envs.sandbox.worker.protocol import channel
 
 MAX_CHOICES = 2  # different results between which a choice decides
+EMPTY: tuple[Any, ...] = ([], "")  # `[]` is also the same as an empty set or dictionary
 
 
 class EntryPointReplacement:
@@ -122,7 +123,8 @@ class EntryPointReplacement:
         return [
             position
             for position, (value, origins) in enumerate(zip(values, pairs, strict=True))
-            if not origins and not any(is_same(constant, value) for constant in self.constants)
+            if not origins
+            and not any(is_same(constant, value) for constant in (*self.constants, *EMPTY))
         ]
 
     def _find_sources(self, value: Any) -> set[int]:
@@ -135,6 +137,7 @@ class EntryPointReplacement:
             position
             for position, source in enumerate(self.arguments)
             if is_same(source, value)
+            or (isinstance(source, Sized) and is_same(len(source), value))
             or (isinstance(source, NUMBERS) and any(steps(source, value, self.constants)))
         }
 

@@ -1,7 +1,8 @@
-"""Calls that a test makes whatever a program answers: found ahead, and requested together.
+"""Planned calls: calls of a test that do not depend on the program's answers. They are requested together.
 
-That saves messages, and decides nothing: the answers are those that the program would give one by one. A run in
-which the test makes another call than planned is discarded.
+This saves messages. If the test makes a call that differs from the plan, the run is discarded. One run is not: the
+second run of a test, which hides changed arguments. It continues with single calls, in a process that may already
+have answered planned calls.
 
 The plan is known from one run of the test without any program: in place of the function the test gets one that
 records its arguments and returns an opaque object. So it depends on the test alone, and the prefetched calls tell
@@ -153,13 +154,13 @@ class PlannedConversation(Conversation):
     """The calls of one run of a test, answered from those that were prefetched, or one by one.
 
     The run is discarded at a call that differs from the plan, as the program got calls that the test does not
-    make. Only a run that hides changes of arguments goes on: there the test may make other calls.
+    make. Only a run that hides changed arguments continues: there the test may make other calls.
 
     Args:
-        session: As of `Conversation`.
-        write_back: As of `Conversation`.
-        plain: As of `Conversation`.
-        methods: As of `Conversation`.
+        session: As in `Conversation`.
+        write_back: As in `Conversation`.
+        plain: As in `Conversation`.
+        methods: As in `Conversation`.
         plan: Encoded arguments of the calls that the test is expected to make, in order.
         first: Number of them that are answered before the program receives the rest.
         pause: Let the test run on the first answers, before the rest is requested: it may end there.

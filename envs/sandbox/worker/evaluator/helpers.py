@@ -34,8 +34,8 @@ SLOW_SECONDS = 0.2
 MIN_TESTS = 2
 """Number of passing tests that are enough to conclude something; all of them if there are fewer.
 
-If the time limit ends a mutant run, so many must have passed again before it counts as equal to the first run. And
-so many must call the helper before its results may count as constant."""
+If the time limit ends a mutant run, at least this many tests must have passed again for it to
+count as equal to the first run. At least this many must call the helper for its results to count as constant."""
 
 # Statuses of tests that a run has not finished when the time limit ends it.
 UNFINISHED = ("timeout", "not_run")
