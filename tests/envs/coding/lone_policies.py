@@ -85,7 +85,7 @@ OTHER_ARGUMENTS = {
     ),
     "empty list that is used": (
         "{p}, found",
-        "found.append(solve({a}))\nreturn found.pop()",
+        "if found:\n    return None\nreturn solve({a})",
         "found = []\nreturn aux({a}, found)",
     ),
     "start that is used": (
