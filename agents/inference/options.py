@@ -127,10 +127,11 @@ class ModelOptions(Caching, Prompting, Sampling):
     gradient_checkpointing: bool = False
     """Compute activations twice instead of keeping them: less memory, more time."""
     fused_kernels: bool = False
-    """Use fused kernels in learning: attention computes only the scores that tokens need (flex attention on a GPU),
-    an adapter's product is added inside the product of the frozen weights, and oneDNN computes float32 products on
-    a CPU. Learning takes less time and memory, and gradients are equal up to rounding. If the results of a model
-    differ from those without fused kernels, the kernels are not used. Not with `learner.fsdp_size`."""
+    """Use fused kernels in learning: attention computes only the scores that tokens need (flex attention on a
+    GPU), an adapter's product is added inside the product of the frozen weights, and oneDNN computes float32
+    products on a CPU. Learning takes less time and memory, and gradients are equal up to rounding. If the
+    results of a model differ from those without fused kernels, the kernels are not used. Not with
+    `learner.fsdp_size`."""
     compile: bool = False
     """Compile layers by `torch.compile` at their first use, which takes some seconds: for passes of learning, and
     with `static_cache` for the tokens that are sampled. Values are equal up to rounding. On a CPU, oneDNN computes
