@@ -42,6 +42,8 @@ SHARED_GOALS = (
     ("S13", "own_magrpo"),
     ("S13", "own_passes"),
     ("S13", "own_wide_demonstrations"),
+    ("S20", "own_passes"),
+    ("S20", "own_passes_magrpo"),
 )
 """Hypotheses that an arm reaches the goal for shared programs."""
 
@@ -51,6 +53,7 @@ TESTS_GOALS = (
     ("S9", "known_call_magrpo", SINGLE),
     ("S15", "own_magrpo", SINGLE),
     ("S18", "own_passes", "single_passes"),
+    ("S18", "own_passes_magrpo", "single_passes"),
 )
 """Hypotheses that an arm reaches the goals for tests passed and sequential tokens, and their arm of one agent."""
 
@@ -68,6 +71,7 @@ COMPARED = (
     ("S16", SHARED, "own_few_demonstrations", "own_demonstrations", -1),
     ("S17", SHARED, "own_passes", "own_demonstrations", 1),
     ("S19", SHARED, "own_wide_demonstrations", "own_demonstrations", 1),
+    ("S21", SHARED, "own_passes_magrpo", "own_passes", 1),
 )
 """Hypotheses with a paired difference: measure, two arms, and the predicted sign of the first minus the second."""
 

@@ -7,7 +7,7 @@ divide() {
     runs="samples/$env-$(echo "$split" | tr -dc a-z0-9)"
     llm-decpomdp eval --config mbpp.yaml --baseline single_agent_matched --split "$split" --samples 8 --at-a-time 32 \
         --override env.id="$env" dataset.train_split="$split" env.order=simultaneous algorithm.rollout.mode=chain model.temperature=0.7 model.max_new_tokens=64 --output "$runs"
-    llm-decpomdp demonstrations "$env" --split "$split" --programs "$runs" --per-problem 2 --first main_0 --prefer-tail --prefill def "$@" --output "$runs.jsonl"
+    llm-decpomdp demonstrations "$env" --split "$split" --programs "$runs" --per-problem 4 --first main_0 --prefill def "$@" --output "$runs.jsonl"
 }
 for split in train 'test[117:]' validation; do divide mbpp-v0 "$split"; done
 divide humaneval-v0 'test[:105]' --without coophumaneval-v0
