@@ -164,7 +164,7 @@ def load_suite(path: Path) -> Suite:
     named = [
         replace(
             arm,
-            initial_team=_initial_team(arm, arms[:i], f"{path}: {arm.name}"),
+            initial_team=_initial_team(arm, arms[:i], arms[i + 1 :], f"{path}: {arm.name}"),
             against=_against(arm, arms, f"{path}: {arm.name}"),
         )
         for i, arm in enumerate(arms)
@@ -172,13 +172,22 @@ def load_suite(path: Path) -> Suite:
     return Suite(path.stem, description(path), path, tuple(named))
 
 
-def _initial_team(arm: Arm, earlier: Sequence[Arm], where: str) -> str | None:
+def _initial_team(arm: Arm, above: Sequence[Arm], below: Sequence[Arm], where: str) -> str | None:
     """Return the full name of the arm whose team is trained further, which must train the same seeds before."""
     if arm.initial_team is None:
         return None
     if not arm.trains:
         raise ConfigError(f"{where}: {arm.method} does not train: drop `initial_team`")
-    sources = {peer.name: peer for peer in earlier if peer.trains}
+    sources = {peer.name: peer for peer in above if peer.trains}
+    fitting = _fitting_arms(arm.initial_team, arm, [*sources.values()])
+    if not fitting and (later := _fitting_arms(arm.initial_team, arm, below)):
+        raise ConfigError(
+            f"{where}: initial_team: {later[0]!r} must stand above {arm.name!r}: move it there"
+        )
+    if not fitting and (other := _fitting_arms(arm.initial_team, arm, above)):
+        raise ConfigError(
+            f"{where}: initial_team: {other[0]!r} does not train: name an arm that does"
+        )
     name = _find_arm("initial_team", arm.initial_team, arm, [*sources.values()], where)
     missing = [seed for seed in arm.seeds if seed not in sources[name].seeds]
     if missing:
@@ -196,15 +205,20 @@ def _against(arm: Arm, arms: Sequence[Arm], where: str) -> str | None:
 
 def _find_arm(key: str, name: str, arm: Arm, peers: Sequence[Arm], where: str) -> str:
     """Return the full name of a peer, given by its name, by a part of it, or by its method."""
-    names = [peer.name for peer in peers]
-    if name in names:
-        return name
+    fitting = _fitting_arms(name, arm, peers)
+    if len(fitting) != 1:
+        names = fitting or [peer.name for peer in peers]
+        raise ConfigError(f"{where}: {key}: {unknown('arm', name, names)}")
+    return fitting[0]
+
+
+def _fitting_arms(name: str, arm: Arm, peers: Sequence[Arm]) -> list[str]:
+    """Return the full names of the peers that a name, a part of it or a method may mean."""
+    if name in [peer.name for peer in peers]:
+        return [name]
     alike = [peer for peer in peers if peer.config == arm.config]
     fitting = [peer.name for peer in alike if f"-{name}-" in f"-{peer.name}-"]
-    fitting = fitting or [peer.name for peer in alike if peer.method == name]
-    if len(fitting) != 1:
-        raise ConfigError(f"{where}: {key}: {unknown('arm', name, fitting or names)}")
-    return fitting[0]
+    return fitting or [peer.name for peer in alike if peer.method == name]
 
 
 def _arms(common: Mapping[str, Any], entry: Any, where: str) -> Iterator[Arm]:

@@ -35,14 +35,14 @@ LIMIT_OF_HEAD = 120.0
 
 def wait_for(holds: Callable[[], Any], seconds: float) -> float:
     """Wait until something holds, and return the seconds that it took."""
-    prefetch = time.monotonic()
+    begin = time.monotonic()
     while not holds():
-        assert time.monotonic() - prefetch < seconds, "too late"
+        assert time.monotonic() - begin < seconds, "too late"
         time.sleep(0.05)
-    return time.monotonic() - prefetch
+    return time.monotonic() - begin
 
 
-def prefetch(folder: Path, address: str | None = None) -> subprocess.Popen[bytes]:
+def start_run(folder: Path, address: str | None = None) -> subprocess.Popen[bytes]:
     """Start a run in a process of its own, and wait until a program of it does not end."""
     command = [sys.executable, "-m", "tests.algorithms.rollout_workers.ray_runs", str(folder)]
     with (folder / "log").open("wb") as log:
@@ -89,7 +89,7 @@ def kill(process: int) -> None:
 def test_the_run_goes_on_and_nothing_is_left_of_what_was_killed(
     tmp_path: Path, cluster: Any, victim: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = prefetch(tmp_path, cluster.address)
+    run = start_run(tmp_path, cluster.address)
     processes = below(tmp_path)
     assert len(processes) > 2  # with the program, and what watches it
     kill(processes[0].ppid() if victim == "node" else processes[0].pid)
@@ -111,7 +111,7 @@ def require_same(folder: Path) -> None:
 def test_nothing_is_left_of_a_run_that_was_killed_and_it_goes_on_with_other_workers(
     tmp_path: Path, cluster: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = prefetch(tmp_path, cluster.address)
+    run = start_run(tmp_path, cluster.address)
     processes = below(tmp_path)
     kill(run.pid)
     seconds = wait_for(lambda: not alive(processes), LIMIT)
@@ -132,7 +132,7 @@ def test_nothing_is_left_of_a_run_with_a_cluster_of_its_own_that_was_killed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ray")
-    run = prefetch(tmp_path)
+    run = start_run(tmp_path)
     processes, ours = psutil.Process(run.pid).children(recursive=True), below(tmp_path)
     names = {process.name() for process in processes}
     assert {"raylet", "gcs_server"} <= names and set(ours) <= set(processes), names
@@ -149,7 +149,7 @@ def test_nothing_is_left_of_a_run_with_a_cluster_of_its_own_that_was_killed(
 def test_nothing_is_left_of_a_cluster_whose_head_was_killed(
     tmp_path: Path, cluster: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = prefetch(tmp_path, cluster.address)
+    run = start_run(tmp_path, cluster.address)
     processes = below(tmp_path)
     (store,) = cluster.head_node.all_processes["gcs_server"]
     kill(store.process.pid)

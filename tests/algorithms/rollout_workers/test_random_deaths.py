@@ -77,9 +77,9 @@ def test_a_run_is_the_same_whenever_a_node_dies(
 ) -> None:
     alone, rng, left = trainer(tmp_path / "alone"), random.Random(0), []  # type: ignore[var-annotated]
     alone.run_updates()
-    prefetch = time.monotonic()
+    begin = time.monotonic()
     require_same(alone, play(tmp_path / "undisturbed", cluster))
-    span, redone = time.monotonic() - prefetch, 0
+    span, redone = time.monotonic() - begin, 0
     for number in range(TIMES):
         after = rng.uniform(0, span)
         node = rng.choice(cluster.list_all_nodes()[1:])  # the first one has no actors

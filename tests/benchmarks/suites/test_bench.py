@@ -117,6 +117,17 @@ def test_dry_run_names_broken_arms_and_computes_each_cost_once(
     assert sorted(arms) == ["broken", "gold", "random"]
 
 
+def test_dry_run_logs_a_warning_of_shared_data_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.setenv("LLM_DECPOMDP_DATA", str(tmp_path / folder))
+        text = "config: demo\noverride: [dataset.source=auto]\nmethod: gold\narms: [{name: a}, {name: b}]\n"
+        assert bench(suite(tmp_path, text), "--dry-run", "--output", str(tmp_path / "out")) == 0
+        assert caplog.text.count(f"{folder} has no") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -104,7 +104,15 @@ def test_a_job_waits_for_its_initial_team(tmp_path: Path) -> None:
     [
         ("[{method: train}, {method: gold, initial_team: train}]", "gold does not train: drop"),
         ("[{method: train, initial_team: train}]", "unknown arm 'train'"),
-        ("[{method: gold}, {method: train, initial_team: gold}]", "unknown arm 'gold'"),
+        ("[{method: gold}, {method: train, initial_team: gold}]", "'gold' does not train: name"),
+        (
+            "[{name: a, method: train, initial_team: b}, {name: b, method: train}]",
+            "a: initial_team: 'b' must stand above 'a'",
+        ),
+        (
+            "[{name: a, method: train, initial_team: b}, {method: train}]",
+            "unknown arm 'b'",
+        ),
         (
             "[{method: train}, {name: a, method: train, initial_team: train, seeds: [0, 1]}]",
             "initial_team: train has no seed 1",
