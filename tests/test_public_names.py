@@ -130,3 +130,38 @@ def test_the_documentation_names_public_names_that_exist() -> None:
                         name,
                         alias,
                     )
+
+
+IMPORT = re.compile(r"^[\s\"']*from (llm_decpomdp[\w.]*) import ([\w, ]+)", re.MULTILINE)
+
+
+def test_programs_in_texts_of_tests_import_names_that_exist() -> None:
+    """Such programs run in processes of slow tests, where no type checker and no import of a test reads them."""
+    wrong, names = [], dict[str, set[str]]()
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if path.name == "test_layering.py":  # it imports what does not exist
+            continue
+        for module, imported in IMPORT.findall(path.read_text(encoding="utf-8")):
+            if module not in names:
+                names[module] = bound_names(module)
+            asked = {part.partition(" as ")[0].strip() for part in imported.split(",")} - {""}
+            wrong += [f"{path.name}: {module}.{name}" for name in sorted(asked - names[module])]
+    assert wrong == []
+
+
+def bound_names(module: str) -> set[str]:
+    """Names that a module binds, and modules below it."""
+    place = ROOT.joinpath(*module.split("."))
+    below = {path.stem for path in place.glob("*")}
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    if not file.is_file():
+        return below
+    bound = set(below)
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.alias):
+            bound.add(node.asname or node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+    return bound
