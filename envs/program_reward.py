@@ -86,7 +86,7 @@ def helper_uses(execution: Execution, names: Iterable[str]) -> dict[str, str]:
     return dict(zip(names, uses, strict=True))
 
 
-def require_reached(sandbox: Sandbox, correct: Program, tests: Tests) -> Tests:
+def add_reference_counts(sandbox: Sandbox, correct: Program, tests: Tests) -> Tests:
     """Return tests, each to be reached as often as by a correct program, which runs in the sandbox for this."""
     # Tests that run a fixed number of times need no count.
     if not tests.vary:
@@ -94,7 +94,7 @@ def require_reached(sandbox: Sandbox, correct: Program, tests: Tests) -> Tests:
     # Otherwise a program that returns nothing would pass `for item in candidate(x): assert ...`.
     execution = sandbox.run(correct, tests)
     pairs = zip(execution.reached, execution.tests, strict=True)
-    return tests.require_reached([times if test.passed else 0 for times, test in pairs])
+    return tests.raise_minimum([times if test.passed else 0 for times, test in pairs])
 
 
 # Tests that do not end: each new program costs the whole time limit until the row of the data is mended

@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -35,8 +36,10 @@ from llm_decpomdp.agents.policy_kinds import (
     kind_fields,
 )
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.keys import FIELDS
+from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
 from llm_decpomdp.env import DecPOMDPEnv
+from llm_decpomdp.options import from_text
 from llm_decpomdp.utils.extras import missing_models
 from llm_decpomdp.validation import unknown
 
@@ -66,8 +69,14 @@ def endpoints_of(config: Config) -> list[str]:
     return [endpoint for endpoint in found if endpoint is not None]
 
 
-def check_agents(config: Config, possible_agents: Sequence[str]) -> None:
-    """Raise a `ConfigError` unless `team` names a policy for each agent, and for nobody else."""
+def agents_of(config: Config, possible_agents: Sequence[str]) -> dict[str, str]:
+    """Return the name of each agent's policy, in the order of the agents.
+
+    Raises:
+        ConfigError: If `team` does not name exactly the agents, or contradicts `model.shared`.
+    """
+    if not config.team:
+        return {agent: SHARED if config.model.shared else agent for agent in possible_agents}
     if config.model.shared:
         raise ConfigError("`team` says who shares weights: drop model.shared")
     for agent in config.team:
@@ -76,6 +85,35 @@ def check_agents(config: Config, possible_agents: Sequence[str]) -> None:
     missing = [agent for agent in possible_agents if agent not in config.team]
     if missing:
         raise ConfigError(f"`team` names no policy for {', '.join(missing)}")
+    return {agent: config.team[agent] for agent in possible_agents}
+
+
+def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySpec]:
+    """Return the declarations of the policies, by name.
+
+    Raises:
+        ConfigError: If a declaration is wrong, or nobody plays a declared policy.
+    """
+    names = [*dict.fromkeys([*agents.values(), *config.policies])]
+    log_undeclared(config, names)
+    specs = {name: _policy_spec(config, name) for name in names}
+    check_policies(config, agents, specs)
+    return specs
+
+
+def _policy_spec(config: Config, name: str) -> PolicySpec:
+    """Return the declaration of a policy: its own keys, and for the rest those of `model`."""
+    where, settings = f"policies.{name}", config.policies.get(name)
+    settings = {} if settings is None else settings  # `helper:` in YAML is as `model:` says
+    read = check_keys(where, settings)
+    inherited = {key: value for key, value in asdict(config.model).items() if key in read}
+    own = {key: value for key, value in settings.items() if f"model.{key}" in FIELDS}
+    try:
+        # `PolicySpec` also takes what only evaluations allow, such as temperature 0.
+        from_text(ModelConfig, {"name": "", **own}, f"{where}.")  # whose limits are narrower
+        return from_text(PolicySpec, {**inherited, **settings}, f"{where}.")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def check_keys(where: str, settings: Any) -> tuple[str, ...]:

@@ -49,4 +49,4 @@ def validate(config: Config) -> Config:
     with raise_config_errors():
         config.make_train_env()  # it alone sees `train_split`, which it may refuse
         env = config.make_eval_env()
-    return declare_run(config, env)[0]
+    return declare_run(config, env).config

@@ -30,7 +30,7 @@ from llm_decpomdp.benchmarks.runs.setup import (
     resolve,
     schedule,
 )
-from llm_decpomdp.benchmarks.runs.train import MakeCallback, Result, complete_run, make_training
+from llm_decpomdp.benchmarks.runs.train import MakeCallback, Result, make_training, run_training
 from llm_decpomdp.benchmarks.runs.warm_start import load_demonstrations
 from llm_decpomdp.utils.storage import DamagedFile, RunFolder, read_json_lines, write_atomically
 
@@ -106,7 +106,7 @@ def resume(
         logger.info("continuing after update %d of %d", done_before, len(run.batches))
         if processes.rank() == 0:
             _record_session(folder, run, record, updates, overrides)
-        return complete_run(run, training, folder, callbacks)
+        return run_training(run, training, folder, callbacks)
 
 
 def _read_manifest(folder: RunFolder) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from llm_decpomdp.agents.loading import PolicySpec, TeamSpec
+from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.algorithms import (
     ALGORITHMS,
     Algorithm,
@@ -17,14 +17,13 @@ from llm_decpomdp.algorithms import (
 )
 from llm_decpomdp.algorithms.learning.learner_options import StepOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RewardScoreOptions, StorageOptions
-from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.keys import FIELDS
-from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
+from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.teams import agents_of, check_loading, policies_of
 from llm_decpomdp.benchmarks.runs import setup_checks as checks
 from llm_decpomdp.benchmarks.runs.data import Manifest, build_train_env, load_eval_env
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.options import from_text, pick
+from llm_decpomdp.options import pick
 from llm_decpomdp.policy import Policy
 from llm_decpomdp.seeding import stream
 
@@ -37,15 +36,22 @@ EditConfig = Callable[[Config, Sequence[str]], Config]
 
 
 @dataclass(frozen=True)
-class ResolvedRun:
-    """A checked configuration, with everything that it declares except the models."""
+class DeclaredRun:
+    """A checked configuration, and what it declares without data."""
 
     config: Config
-    train_env: DecPOMDPEnv
-    eval_env: DecPOMDPEnv
+    """With the sizes that only the environment knows."""
     team: TeamSpec
     algorithm: Algorithm
     learner: LearnerOptions
+
+
+@dataclass(frozen=True)
+class ResolvedRun(DeclaredRun):
+    """A checked configuration, with everything that it declares except the models."""
+
+    train_env: DecPOMDPEnv
+    eval_env: DecPOMDPEnv
     trainer: TrainerOptions
     batches: Batches
     """Starts of each update, or the starts of the stored pairs."""
@@ -101,7 +107,8 @@ def resolve(
     if edit is not None:
         config = edit(config, train_env.possible_agents)
     # Everything that needs no data is checked first: loading data may take minutes.
-    config, team, algorithm, learner = declare_run(config, train_env)
+    declared = declare_run(config, train_env)
+    config, team = declared.config, declared.team
     checks.check_files(config, team, train_env.possible_agents)
     eval_env = load_eval_env(config, train_env, before)
     held_out = eval_env.tasks.tasks[: config.evaluation.num_tasks]
@@ -112,14 +119,15 @@ def resolve(
 
             pairs = read_pairs(config, team)
         batches = plan_batches(config, train_env, pairs)
+        # Schedules of the learner fall to the end of the run.
+        learner = replace(declared.learner, total_updates=len(batches))
         return ResolvedRun(
             config=config,
+            team=team,
+            algorithm=declared.algorithm,
+            learner=learner,
             train_env=train_env,
             eval_env=eval_env,
-            team=team,
-            algorithm=algorithm,
-            # Schedules of the learner fall to the end of the run.
-            learner=replace(learner, total_updates=len(batches)),
             trainer=trainer_options(config),
             batches=batches,
             eval_starts=[Start(task_id=task.task_id) for task in held_out],
@@ -129,12 +137,10 @@ def resolve(
         raise RunError(str(error)) from error
 
 
-def declare_run(
-    config: Config, env: DecPOMDPEnv
-) -> tuple[Config, TeamSpec, Algorithm, LearnerOptions]:
+def declare_run(config: Config, env: DecPOMDPEnv) -> DeclaredRun:
     """Make what a configuration declares, but for data and models, and check that it all fits together.
 
-    Returns the configuration with the sizes that only the environment knows, and the options for a single update.
+    The options of the learner are those of a run with a single update.
 
     Raises:
         ConfigError: If values do not fit each other or the environment.
@@ -161,7 +167,7 @@ def declare_run(
         from llm_decpomdp.benchmarks.config.placement import check_shards
 
         check_shards(config, team.policies, algorithm, learner)
-    return config, team, algorithm, learner
+    return DeclaredRun(config, team, algorithm, learner)
 
 
 def learner_options(config: Config, total_updates: int, team: TeamSpec) -> LearnerOptions:
@@ -217,46 +223,6 @@ def team_spec(config: Config, possible_agents: Sequence[str]) -> TeamSpec:
     return team
 
 
-def agents_of(config: Config, possible_agents: Sequence[str]) -> dict[str, str]:
-    """Return the name of each agent's policy, in the order of the agents.
-
-    Raises:
-        ConfigError: If `team` does not name exactly the agents, or contradicts `model.shared`.
-    """
-    if not config.team:
-        return {agent: teams.SHARED if config.model.shared else agent for agent in possible_agents}
-    teams.check_agents(config, possible_agents)
-    return {agent: config.team[agent] for agent in possible_agents}
-
-
-def policies_of(config: Config, agents: Mapping[str, str]) -> dict[str, PolicySpec]:
-    """Return the declarations of the policies, by name.
-
-    Raises:
-        ConfigError: If a declaration is wrong, or nobody plays a declared policy.
-    """
-    names = [*dict.fromkeys([*agents.values(), *config.policies])]
-    teams.log_undeclared(config, names)
-    specs = {name: _policy_spec(config, name) for name in names}
-    teams.check_policies(config, agents, specs)
-    return specs
-
-
-def _policy_spec(config: Config, name: str) -> PolicySpec:
-    """Return the declaration of a policy: its own keys, and for the rest those of `model`."""
-    where, settings = f"policies.{name}", config.policies.get(name)
-    settings = {} if settings is None else settings  # `helper:` in YAML is as `model:` says
-    read = teams.check_keys(where, settings)
-    inherited = {key: value for key, value in asdict(config.model).items() if key in read}
-    own = {key: value for key, value in settings.items() if f"model.{key}" in FIELDS}
-    try:
-        # `PolicySpec` also takes what only evaluations allow, such as temperature 0.
-        from_text(ModelConfig, {"name": "", **own}, f"{where}.")  # whose limits are narrower
-        return from_text(PolicySpec, {**inherited, **settings}, f"{where}.")
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
 def load_policies(
     config: Config, envs: Sequence[DecPOMDPEnv], team: TeamSpec | None = None, hollow: bool = False
 ) -> dict[str, Policy]:
@@ -267,7 +233,7 @@ def load_policies(
         RunError: If a package is missing, or a model cannot be loaded.
     """
     team = team or team_spec(config, envs[0].possible_agents)
-    teams.check_loading(config, envs, team)
+    check_loading(config, envs, team)
     try:
         return team.load(config.seed, hollow)
     except (OSError, ImportError, ValueError, TypeError) as error:

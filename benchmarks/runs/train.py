@@ -109,7 +109,7 @@ def train(
         training = make_training(run, team, folder, demonstrations)
         if first:
             write_new_run(run, name, folder, training, origin)
-        return complete_run(run, training, folder, callbacks)
+        return run_training(run, training, folder, callbacks)
 
 
 def make_training(
@@ -172,7 +172,7 @@ def make_training(
     return TrainingParts(trainer, checkpoints, log)
 
 
-def complete_run(
+def run_training(
     run: ResolvedRun,
     training: TrainingParts,
     folder: RunFolder,

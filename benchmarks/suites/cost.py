@@ -18,13 +18,7 @@ from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, find_baseline, is_baseline
 from llm_decpomdp.benchmarks.runs.data import same_source
-from llm_decpomdp.benchmarks.runs.setup import (
-    agents_of,
-    policies_of,
-    schedule,
-    team_spec,
-    trainer_options,
-)
+from llm_decpomdp.benchmarks.runs.setup import schedule, team_spec, trainer_options
 from llm_decpomdp.benchmarks.runs.setup_checks import start_cost
 from llm_decpomdp.benchmarks.suites.job import Job
 from llm_decpomdp.benchmarks.suites.suite import Suite
@@ -197,8 +191,8 @@ def _played_env(
         _check_packages(baseline.config is not None)
         return baseline.env, baseline.limits, baseline.specs
     env = setting.env
-    names = agents_of(setting.config, env.possible_agents)
-    specs = policies_of(setting.config, names)
+    names = teams.agents_of(setting.config, env.possible_agents)
+    specs = teams.policies_of(setting.config, names)
     _check_packages(any(spec.kind == "model" for spec in specs.values()))
     teams.check_devices(setting.config, specs)
     spec_of = {agent: specs[name] for agent, name in names.items()}

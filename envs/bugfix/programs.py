@@ -48,7 +48,7 @@ from llm_decpomdp.envs.datasets.rows import (
     require_row,
     text_field,
 )
-from llm_decpomdp.envs.program_reward import require_reached
+from llm_decpomdp.envs.program_reward import add_reference_counts
 from llm_decpomdp.envs.sandbox import Execution, Limits, Sandbox
 from llm_decpomdp.envs.source_code.functions import (
     excerpt,
@@ -115,7 +115,7 @@ class ProgramSource:
         """Run variants of the program; those that take more than `MAX_STEPS` crash."""
         correct = whole(self.code, self.entry_point, self.functions)
         tests = test_cases_of_program(self.code, self.test, self.entry_point)
-        tests = require_reached(sandbox, correct, tests)
+        tests = add_reference_counts(sandbox, correct, tests)
         names = {*self.functions, self.entry_point}
         limited = [limit_steps(code, names) for code in codes]
         programs = [whole(code, self.entry_point, self.functions) for code in limited]

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from llm_decpomdp.envs.datasets.classeval import class_tests, import_statements
 from llm_decpomdp.envs.datasets.rows import KNOWN_ISSUES, BadRow, Row
-from llm_decpomdp.envs.program_reward import require_reached
+from llm_decpomdp.envs.program_reward import add_reference_counts
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox, Tests, instrument
 from llm_decpomdp.envs.sandbox.syntax import names
 from llm_decpomdp.envs.source_code.class_completion import ClassReading, read_class
@@ -378,4 +378,4 @@ def run_submissions(sandbox: Sandbox, task: BugTask, work: Mapping[str, Submissi
 
 def _tests(sandbox: Sandbox, task: BugTask) -> Tests:
     """Return the task's tests, each to be reached as often as by the program without bugs."""
-    return require_reached(sandbox, task.correct_program, task.tests)
+    return add_reference_counts(sandbox, task.correct_program, task.tests)

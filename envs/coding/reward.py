@@ -34,7 +34,7 @@ All of this is decided by running the program (`sandbox/worker/evaluator/helpers
   replacement.
 
 Each test must be reached as often as by the reference solution. If this number may depend on the program, the
-reference solution runs in the sandbox before the program does (`CodeReward._require_reached`).
+reference solution runs in the sandbox before the program does (`CodeReward._task_tests`).
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from llm_decpomdp.envs.program_reward import (
     IGNORED,
     NOT_CALLED,
     ProgramReward,
+    add_reference_counts,
     helper_uses,
     not_run,
-    require_reached,
     warn_about_endless_tests,
 )
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Tests
@@ -182,8 +182,8 @@ class CodeReward(ProgramReward):
         helpers = tuple((role.agent, role.helper) for role in self.helpers)
         segments = tuple((agent, reading.code) for agent, reading in parts.items())
         program = self.build_program(segments, task, helpers)
-        # May run the reference solution first: see `_require_reached`.
-        execution = self.sandbox.run(program, self._require_reached(task))
+        # May run the reference solution first: see `_task_tests`.
+        execution = self.sandbox.run(program, self._task_tests(task))
         warn_about_endless_tests(task.task_id, task.test, completions, execution)
         # Use shows in tests that pass: in one that fails, any change of the helper leaves the result wrong.
         passes = any(test.passed for test in execution.tests)
@@ -222,7 +222,7 @@ class CodeReward(ProgramReward):
     def _share(self, points: float, fulfilled: int) -> float:
         return points * (fulfilled / len(self.helpers)) if fulfilled else 0.0
 
-    def _require_reached(self, task: CodeTask) -> Tests:
+    def _task_tests(self, task: CodeTask) -> Tests:
         """Return the task's tests, each to be reached as often as the reference solution reaches it.
 
         If these numbers may depend on the program, as in a loop over its result, the reference solution runs in
@@ -234,7 +234,7 @@ class CodeReward(ProgramReward):
         # Sorted by id: `aux_0` comes before `main_0`, as in the joint program.
         segments = tuple((agent, task.references[agent]) for agent in sorted(task.references))
         reference = Program(segments, task.entry_point, task.preamble)
-        return require_reached(self.sandbox, reference, tests)
+        return add_reference_counts(self.sandbox, reference, tests)
 
     def _verdict(
         self, points: dict[str, float], analysis: CodeAnalysis, error: Outcome | None = None

@@ -68,7 +68,7 @@ class Tests:
     """Methods that the task defines, besides those of classes in the program's preamble: objects of the program
     answer to them even if values have methods or operators of that name."""
 
-    def require_reached(self, reached: Sequence[int]) -> Tests:
+    def raise_minimum(self, reached: Sequence[int]) -> Tests:
         """Require that each test is reached at least as often as by a reference solution."""
         minimum = tuple(max(old, new) for old, new in zip(self.minimum, reached, strict=True))
         return replace(self, minimum=minimum)

@@ -12,9 +12,9 @@ from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.placement import check_room, in_worker, served
 from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
-from llm_decpomdp.benchmarks.config.teams import check_devices, check_lora
+from llm_decpomdp.benchmarks.config.teams import agents_of, check_devices, check_lora, policies_of
 from llm_decpomdp.benchmarks.runs.data import load_envs
-from llm_decpomdp.benchmarks.runs.setup import agents_of, load_policies, policies_of, team_spec
+from llm_decpomdp.benchmarks.runs.setup import load_policies, team_spec
 from llm_decpomdp.policy import Policy, TrainablePolicy
 
 AGENTS = ["aux_0", "main_0"]

@@ -153,9 +153,7 @@ def test_how_often_each_test_is_reached_is_counted():
 
 
 def test_a_test_that_is_reached_too_rarely_does_not_pass():
-    test = instrument(check("for x in candidate(3):", "    assert x < 9"), "sq").require_reached(
-        [2]
-    )
+    test = instrument(check("for x in candidate(3):", "    assert x < 9"), "sq").raise_minimum([2])
     sandbox = Sandbox(SHORT)
     for returned, status in (("[1, 2]", "passed"), ("[1]", "not_run"), ("[]", "not_run")):
         (outcome,) = sandbox.run(program(f"def sq(x):\n    return {returned}"), test).tests
