@@ -12,7 +12,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from llm_decpomdp.algorithms.critics.options import DEFAULT_INPUT, CriticOptions
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, View
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout
+from llm_decpomdp.algorithms.rollouts.views import View
 from llm_decpomdp.utils.text import shorten
 
 Features = Callable[[Sequence[str]], Tensor]

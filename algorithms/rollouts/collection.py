@@ -29,8 +29,8 @@ import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.checks import check_team, name_long_prompts
 from llm_decpomdp.algorithms.rollouts.lanes import (
-    ask_in_lanes,
-    batch_by_engine,
+    in_lanes,
+    lanes_of,
     playing_policy,
     reuse_prefixes,
 )
@@ -46,7 +46,6 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
     Timer,
     reset_branch,
     step_branches,
-    view,
 )
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.branching import record
@@ -112,12 +111,7 @@ def collect_rollouts(
             with name_long_prompts(team, [state.rollout.start for state in states], texts):
                 moves = collection.act(team, envs, texts, timer)
             # Partners are drawn for one group after the other, so that equal seeds give equal joint samples.
-            pairs = [
-                collection.pair(len(move.completions))
-                if collection.pair
-                else align(move.size, len(move.completions))
-                for move in moves
-            ]
+            pairs = [collection.pair(move) for move in moves]
             with timer("stepping"):
                 played = step_branches(
                     envs, [move.completions for move in moves], [joint for joint, _ in pairs]
@@ -163,12 +157,17 @@ class _Collection:
     """How groups are sampled, and what continues after them."""
 
     act: Act
-    pair: Callable[[int], Pairing] | None  # `None`: aligned, as many as there are completions
+    draw: Callable[[int], Pairing] | None  # joint samples of so many agents; `None`: aligned ones
     choose: Choose | None  # `None`: every joint sample continues
     threshold: float | None
     views: bool
     pooled: bool
     dialogues: tuple[str, ...]  # agents whose policies read histories
+
+    def pair(self, move: Move) -> Pairing:
+        """Return the joint samples of a move."""
+        acting = len(move.completions)
+        return align(move.size, acting) if self.draw is None else self.draw(acting)
 
     def add_group(
         self, state: _State, move: Move, pairs: Pairing, outcomes: Sequence[StepOutcome]
@@ -178,30 +177,29 @@ class _Collection:
         chosen = self.choose(outcomes) if self.choose else None
         rewards = tuple(outcome.reward for outcome in outcomes)
         enough = self.threshold is not None and float(np.mean(rewards)) >= self.threshold
-        rollout.groups.append(
-            Group(
-                turn=0 if state.parent is None else rollout.groups[state.parent.group].turn + 1,
-                parent=state.parent,
-                prompts=move.prompts,
-                completions=move.completions,
-                joint=pairs.joint,
-                anchors=pairs.anchors,
-                rewards=rewards,
-                infos=tuple(outcome.info for outcome in outcomes),
-                ended=tuple(not outcome.prompts for outcome in outcomes),
-                own={
-                    agent: tuple(outcome.own.get(agent, 0.0) for outcome in outcomes)
-                    for agent in dict.fromkeys(chain(*(outcome.own for outcome in outcomes)))
-                },
-                chosen=chosen,
-                drafts=move.drafts,
-                stopped_early=enough and any(outcome.prompts for outcome in outcomes),
-                view=view(state.env, state.prompts) if self.views else None,
-                views=tuple(None if enough else outcome.view() for outcome in outcomes)
-                if self.views
-                else (),
-            )
+        group = Group(
+            turn=0 if state.parent is None else rollout.groups[state.parent.group].turn + 1,
+            parent=state.parent,
+            prompts=move.prompts,
+            completions=move.completions,
+            joint=pairs.joint,
+            anchors=pairs.anchors,
+            rewards=rewards,
+            infos=tuple(outcome.info for outcome in outcomes),
+            ended=tuple(not outcome.prompts for outcome in outcomes),
+            own={
+                agent: tuple(outcome.own.get(agent, 0.0) for outcome in outcomes)
+                for agent in dict.fromkeys(chain(*(outcome.own for outcome in outcomes)))
+            },
+            chosen=chosen,
+            drafts=move.drafts,
+            stopped_early=enough and any(outcome.prompts for outcome in outcomes),
         )
+        if self.views:
+            from llm_decpomdp.algorithms.rollouts.views import add_views
+
+            group = add_views(group, state.env, state.prompts, () if enough else outcomes)
+        rollout.groups.append(group)
         if chosen is not None:
             rollout.env = outcomes[chosen].env
         states = [
@@ -237,14 +235,14 @@ def _make_collection(
             return sampling(next(sizes))(team, envs, prompts, timer)
 
         return _Collection(act or sample_turn, None, None, None, views, True, dialogues)
-    pair = None
+    draw = None
     if options.joint_mode != "aligned":
         from llm_decpomdp.algorithms.rollouts.joint import pairing
 
-        pair = pairing(options.joint_mode, group_size, len(team), options.num_partners, rng)
+        draw = pairing(options.joint_mode, group_size, len(team), options.num_partners, rng)
     return _Collection(
         act or sampling(group_size),
-        pair,
+        draw,
         None
         if options.mode == "tree"
         else _branch_selection(options.branch_selection, group_size, rng),
@@ -327,54 +325,54 @@ def sample_groups(
     Raises:
         ValueError: If a policy returns another number of completions.
     """
-    samples: list[Completions] = [{} for _ in prompts]
-    players = [
-        {agent: playing_policy(team[agent], envs, state) for agent in texts}
+    requests = [
+        _Request(state, agent, playing_policy(team[agent], envs, state), text)
         for state, texts in enumerate(prompts)
+        for agent, text in texts.items()
     ]
+    size = max(1, MAX_ROWS // group_size)
 
-    def ask(policies: Sequence[Policy]) -> tuple[list[tuple[int, str]], list[list[Completion]]]:
-        rows = [
-            (state, agent)
-            for state, texts in enumerate(prompts)
-            for agent in texts
-            if any(players[state][agent] is policy for policy in policies)
-        ]
-        size = max(1, MAX_ROWS // group_size)
-        parts = [rows[first : first + size] for first in range(0, len(rows), size)]
-        return rows, [
-            g for part in parts for g in _generate(players, envs, prompts, part, group_size)
-        ]
+    def ask(batch: Sequence[_Request]) -> list[list[Completion]]:
+        parts = (batch[first : first + size] for first in range(0, len(batch), size))
+        return [group for part in parts for group in _generate(part, envs, group_size)]
 
-    batches = batch_by_engine([of[agent] for agent in team for of in players if agent in of])
+    by_engine: dict[int, list[_Request]] = {}
+    for request in requests:
+        policy = request.policy
+        by_engine.setdefault(id(shared_engine(policy) or policy), []).append(request)
+    batches = [*by_engine.values()]
+    samples: list[Completions] = [dict.fromkeys(texts, ()) for texts in prompts]
     # Servers and devices answer at the same time; with one of them, the batches go in order.
-    for rows, groups in ask_in_lanes(ask, batches):
-        for (state, agent), completions in zip(rows, groups, strict=True):
+    lanes = lanes_of([batch[0].policy for batch in batches])
+    for batch, groups in zip(batches, in_lanes(ask, batches, lanes), strict=True):
+        for request, completions in zip(batch, groups, strict=True):
             if len(completions) != group_size:
                 raise ValueError(
-                    f"the policy of {agent!r} returned {len(completions)} completions of a prompt "
+                    f"the policy of {request.agent!r} returned {len(completions)} completions of a prompt "
                     f"where {group_size} were asked for"
                 )
-            samples[state][agent] = tuple(completions)
-    return [
-        {agent: completions[agent] for agent in texts}
-        for texts, completions in zip(prompts, samples, strict=True)
-    ]
+            samples[request.state][request.agent] = tuple(completions)
+    return samples
+
+
+class _Request(NamedTuple):
+    """A prompt, and the policy that answers it."""
+
+    state: int  # index among the states
+    agent: str
+    policy: Policy
+    prompt: str
 
 
 def _generate(
-    players: Sequence[Mapping[str, Policy]],
-    envs: Sequence[TextEnv],
-    prompts: Sequence[Prompts],
-    rows: Sequence[tuple[int, str]],
-    group_size: int,
+    requests: Sequence[_Request], envs: Sequence[TextEnv], group_size: int
 ) -> list[list[Completion]]:
-    answering = [players[state][agent] for state, agent in rows]
-    policy, texts = answering[0], [prompts[state][agent] for state, agent in rows]
+    """Return G completions of each request; all are of one policy, or of policies with one engine."""
+    policy = requests[0].policy
     generate_with_envs = policy_attribute(policy, "generate_with_envs")
     if generate_with_envs is not None:
-        agents = [agent for _, agent in rows]
-        return list(generate_with_envs([envs[state] for state, _ in rows], agents, group_size))
+        states, agents = [envs[r.state] for r in requests], [r.agent for r in requests]
+        return list(generate_with_envs(states, agents, group_size))
     if (engine := shared_engine(policy)) is not None:
-        return engine.generate(list(zip(answering, texts, strict=True)), group_size)
-    return policy.generate(texts, group_size)
+        return engine.generate([(r.policy, r.prompt) for r in requests], group_size)
+    return policy.generate([r.prompt for r in requests], group_size)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from multiprocessing.pool import ThreadPool
 from typing import TypeVar
 
@@ -19,23 +18,15 @@ Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 
-def ask_in_lanes(
-    ask: Callable[[Sequence[Policy]], Answer], batches: Sequence[Sequence[Policy]]
-) -> list[Answer]:
-    """Return the answers of batches of policies, one engine each; servers and devices answer at the same time."""
-    return in_lanes(ask, batches, _lanes(batches))
-
-
-def _lanes(batches: Sequence[Sequence[Policy]]) -> list[str]:
-    """Return the lane of each batch."""
-    firsts = [batch[0] for batch in batches]
-    several = sum(map(is_remote, firsts)) > 1
+def lanes_of(policies: Sequence[Policy]) -> list[str]:
+    """Return the lane of each policy."""
+    several = sum(map(is_remote, policies)) > 1
     # The threads of several servers only wait. A single one is asked by the thread that trains.
-    devices = [*map(_device, firsts)]
+    devices = [*map(_device, policies)]
     home = next(filter(None, devices), "")  # of policies without a model too
     return [
         f"server {place}" if several and is_remote(policy) else device or home
-        for place, (policy, device) in enumerate(zip(firsts, devices, strict=True))
+        for place, (policy, device) in enumerate(zip(policies, devices, strict=True))
     ]
 
 
@@ -79,21 +70,15 @@ def is_remote(policy: Policy) -> bool:
     return bool(policy_attribute(shared_engine(policy), "is_remote"))
 
 
-def batch_by_engine(policies: Sequence[Policy]) -> list[list[Policy]]:
-    """Return the distinct policies; those of one engine stand together."""
-    batches: dict[int, list[Policy]] = {}
-    for policy in {id(policy): policy for policy in policies}.values():
-        key = shared_engine(policy) or policy
-        batches.setdefault(id(key), []).append(policy)
-    return list(batches.values())
-
-
 @contextmanager
 def reuse_prefixes(team: Team) -> Iterator[None]:
     """Let the engines of a team reuse computations of earlier turns, until the block ends."""
+    by_engine: dict[int, list[Policy]] = {}
+    for policy in team.values():
+        for member in policy_attribute(policy, "members") or (policy,):
+            by_engine.setdefault(id(shared_engine(member)), []).append(member)
     with ExitStack() as stack:
-        members = (policy_attribute(policy, "members") or (policy,) for policy in team.values())
-        for policies in batch_by_engine(list(chain.from_iterable(members))):
+        for policies in by_engine.values():
             reuse = policy_attribute(shared_engine(policies[0]), "reuse_prefixes")
             if reuse is not None:
                 stack.enter_context(reuse(any(map(reads_history, policies))))

@@ -14,12 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from numbers import Real
-from typing import Any, NamedTuple, Protocol, SupportsFloat
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsFloat
 
 import numpy as np
 
 from llm_decpomdp.branching import acting_agents, branch, branches_in_threads
 from llm_decpomdp.completion import Completion
+
+if TYPE_CHECKING:
+    from llm_decpomdp.algorithms.rollouts.views import View
 
 # More than the sandbox has workers: while some of them run programs, other steps read and judge theirs.
 MAX_STEP_THREADS = 16
@@ -93,15 +96,6 @@ class Parent(NamedTuple):
     """Index of the joint sample of that group which was played."""
 
 
-class View(NamedTuple):
-    """A state as a critic reads it, and no agent."""
-
-    state: str
-    """The environment's `state()`; empty if it has none."""
-    prompts: Mapping[str, str]
-    """The prompt of each agent."""
-
-
 @dataclass(frozen=True)
 class Group:
     """One decision: G completions of each agent, and the J joint samples that were made of them."""
@@ -129,10 +123,9 @@ class Group:
     anchors: Joint = ()
     """Joint samples whose partners each completion of an agent meets; empty unless they were drawn."""
     view: View | None = None
-    """The state before, if views are recorded."""
+    """The state before, if views are recorded (`views.py`)."""
     views: tuple[View | None, ...] = ()
-    """The state after each joint sample, if views are recorded; `None` where nothing follows, also as the group
-    stopped early. Where a time limit cut the episode off, the state that it was cut off in."""
+    """The state after each joint sample, if views are recorded; `None` where nothing follows."""
     scores: tuple[float, ...] = ()
     """The score of each joint sample by a reward model, if there is one."""
     ended: tuple[bool, ...] = ()
@@ -193,25 +186,6 @@ class StepOutcome(NamedTuple):
     """Points of single agents, the sum of the `own/...` infos of each agent that has any."""
     cut: dict[str, str]
     """The prompts at which a time limit cut the episode off, if one did: it was not over."""
-
-    def view(self) -> View | None:
-        """Return the state as a critic reads it; `None` once the episode is over."""
-        prompts = self.prompts or self.cut
-        return view(self.env, prompts) if prompts else None
-
-
-def view(env: TextEnv, prompts: Mapping[str, str]) -> View:
-    """Return a state as a critic reads it; raise a `TypeError` if the environment's `state()` isn't a text."""
-    try:
-        state = env.state() if hasattr(env, "state") else ""
-    except NotImplementedError:  # PettingZoo's own
-        state = ""
-    if not isinstance(state, str):
-        raise TypeError(
-            f"a critic reads texts, and state() of {type(env).__name__} returned a {type(state).__name__}: let it "
-            "return a str, or set critic.input=history"
-        )
-    return View(state, dict(prompts))
 
 
 def reset_branch(env: TextEnv, start: Start) -> tuple[TextEnv, dict[str, str]]:

@@ -7,14 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from llm_decpomdp.algorithms.rollouts.histories import restore_histories
-from llm_decpomdp.algorithms.rollouts.rollout import (
-    Completions,
-    Group,
-    Parent,
-    Rollout,
-    Start,
-    View,
-)
+from llm_decpomdp.algorithms.rollouts.rollout import Completions, Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.rollouts.views import View
 from llm_decpomdp.completion import Completion, Usage
 
 Row = Mapping[str, Any]

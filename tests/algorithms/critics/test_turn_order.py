@@ -14,7 +14,8 @@ from llm_decpomdp.algorithms.critics.states import WAITS, Exchange, critic_text
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, View
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
+from llm_decpomdp.algorithms.rollouts.views import View
 from llm_decpomdp.envs.probes.parts import LETTERS
 from studies.hypotheses.training import make_team, train, value
 from tests.algorithms.enumeration import (

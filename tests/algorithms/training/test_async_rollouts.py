@@ -20,8 +20,9 @@ from llm_decpomdp.algorithms.rollout_workers.process_workers import (
     ProcessHandle,
     ProcessRolloutWorkers,
 )
-from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer, View
+from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, Timer
 from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
+from llm_decpomdp.algorithms.rollouts.views import View
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.completion import Usage
