@@ -1,21 +1,19 @@
 """Dotted keys of a configuration, such as `algorithm.rollout.mode`: declarations, sections and values.
 
-They follow from the classes of `schema.py`. `add_env_defaults` adds the defaults of an environment to them.
+They follow from the classes of `schema.py`, which declares the keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import Field as DataclassField
 from dataclasses import fields
 from typing import Any
 
-from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.schema import SIZES, AlgorithmConfig, Config, EnvConfig
+from llm_decpomdp.benchmarks.config.schema import AlgorithmConfig, Config
 from llm_decpomdp.option_texts import type_in_words
 from llm_decpomdp.option_tools import sections_of
 from llm_decpomdp.options import Options, default_of, names
-from llm_decpomdp.registry import defaults as arguments_of
 
 
 def _owners(
@@ -95,42 +93,3 @@ ARGUMENTS = {
     if key.startswith(("env.", "external.")) and key not in ("env.id", "env.options")
 }
 """Keys that are arguments of the environment, and the arguments."""
-
-
-def add_env_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Put layers above the defaults of their environment, which the last layer with an `env.id` names.
-
-    Values for another environment or another source are dropped: sizes below that layer, where the environment
-    lacks these arguments; and a split below the layer that gives it a source of its own, of which it then is the
-    whole.
-    """
-    env_id = next((x["env.id"] for x in reversed(layers) if "env.id" in x), EnvConfig.id)
-    if not isinstance(env_id, str):
-        return [*layers]  # the check of values refuses it
-    try:
-        arguments = arguments_of(env_id)
-    except (KeyError, ImportError) as error:  # other errors of a user's module keep their traceback
-        raise ConfigError(str(error.args[0])) from None
-    values = {
-        key: arguments[name]
-        for key, name in ARGUMENTS.items()
-        # Keys that cannot be null keep their own default where the environment's is None.
-        if name in arguments and (arguments[name] is not None or type_of(key).endswith("or null"))
-    }
-    sizes = [key for key in map("env.{}".format, SIZES) if key not in values]
-    layers = _without_below("env.id", layers, sizes)
-    for part in ("train", "eval"):
-        source, split = f"dataset.{part}_source", f"dataset.{part}_split"
-        if any(layer.get(source) for layer in layers):
-            layers = _without_below(source, layers, [split])
-            values[split] = "all"
-    return [values, *layers]
-
-
-def _without_below(
-    key: str, layers: Sequence[Mapping[str, Any]], dropped: Sequence[str]
-) -> list[Mapping[str, Any]]:
-    """Remove the keys `dropped` from the layers below the last one that gives `key` a value."""
-    last = max((number for number, layer in enumerate(layers) if layer.get(key)), default=0)
-    below = [{k: v for k, v in layer.items() if k not in dropped} for layer in layers[:last]]
-    return [*below, *layers[last:]]

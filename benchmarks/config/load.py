@@ -21,12 +21,13 @@ from llm_decpomdp.benchmarks.config.inputs import (
     resolve_references,
 )
 from llm_decpomdp.benchmarks.config.keys import (
+    ARGUMENTS,
     KEYS,
     OPTIONAL,
     SECTIONS,
-    add_env_defaults,
     flatten,
     holds_text,
+    type_of,
 )
 from llm_decpomdp.benchmarks.config.legacy import (
     ALGORITHM_SECTIONS,
@@ -38,8 +39,9 @@ from llm_decpomdp.benchmarks.config.legacy import (
     renamed,
 )
 from llm_decpomdp.benchmarks.config.plugins import require_origins
-from llm_decpomdp.benchmarks.config.schema import Config, ScheduleConfig
+from llm_decpomdp.benchmarks.config.schema import SIZES, Config, EnvConfig, ScheduleConfig
 from llm_decpomdp.options import from_text
+from llm_decpomdp.registry import defaults as arguments_of
 from llm_decpomdp.validation import unknown
 
 FOLDER = Path(__file__).parents[1] / "configs"
@@ -78,7 +80,7 @@ def read_config(
     items = parse_overrides(overrides, lambda key: holds_text(_rename_key(key)))
     items = _translate(items, {**base, **file}["algorithm.name"])
     layers = [make_paths_absolute(layer, folder) for layer in (items, _rename_keys(flags or {}))]
-    merged_layers = _merge(add_env_defaults([base, older, file, *layers]))
+    merged_layers = _merge(_add_env_defaults([base, older, file, *layers]))
     try:
         return from_text(Config, resolve_references(merged_layers, asdict(Config())))
     except ValueError as error:
@@ -118,6 +120,45 @@ def read_tree(path: Path) -> dict[str, Any]:
             f"{path} is empty: name at least the environment in it, as in env: {{id: coophumaneval-v0}}"
         )
     return tree
+
+
+def _add_env_defaults(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Put layers above the defaults of their environment, which the last layer with an `env.id` names.
+
+    Values for another environment or another source are dropped: sizes below that layer, where the environment
+    lacks these arguments; and a split below the layer that gives it a source of its own, of which it then is the
+    whole.
+    """
+    env_id = next((x["env.id"] for x in reversed(layers) if "env.id" in x), EnvConfig.id)
+    if not isinstance(env_id, str):
+        return [*layers]  # the check of values refuses it
+    try:
+        arguments = arguments_of(env_id)
+    except (KeyError, ImportError) as error:  # other errors of a user's module keep their traceback
+        raise ConfigError(str(error.args[0])) from None
+    values = {
+        key: arguments[name]
+        for key, name in ARGUMENTS.items()
+        # Keys that cannot be null keep their own default where the environment's is None.
+        if name in arguments and (arguments[name] is not None or type_of(key).endswith("or null"))
+    }
+    sizes = [key for key in map("env.{}".format, SIZES) if key not in values]
+    layers = _without_below("env.id", layers, sizes)
+    for part in ("train", "eval"):
+        source, split = f"dataset.{part}_source", f"dataset.{part}_split"
+        if any(layer.get(source) for layer in layers):
+            layers = _without_below(source, layers, [split])
+            values[split] = "all"
+    return [values, *layers]
+
+
+def _without_below(
+    key: str, layers: Sequence[Mapping[str, Any]], dropped: Sequence[str]
+) -> list[Mapping[str, Any]]:
+    """Remove the keys `dropped` from the layers below the last one that gives `key` a value."""
+    last = max((number for number, layer in enumerate(layers) if layer.get(key)), default=0)
+    below = [{k: v for k, v in layer.items() if k not in dropped} for layer in layers[:last]]
+    return [*below, *layers[last:]]
 
 
 def _merge(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
