@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from dataclasses import Field as DataclassField
 from functools import partial, wraps
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 from pydantic.dataclasses import dataclass
@@ -117,38 +117,47 @@ class Options:
     def __init_subclass__(cls, *, frozen: bool = True, eq: bool = True) -> None:
         from llm_decpomdp.option_tools import check_choice, check_type
 
+        # Validators of all fields, as if the body of the subclass declared them.
         cls._types = field_validator("*", mode="before")(classmethod(check_type))  # type: ignore[attr-defined]
         cls._choices = field_validator("*")(classmethod(check_choice))  # type: ignore[attr-defined]
-        dataclass(cls, frozen=frozen, eq=eq, config=_SETTINGS)
-        initialize = cls.__init__
-
-        @wraps(initialize)
-        def call(self: Any, *values: Any, **options: Any) -> None:
-            try:
-                initialize(self, *values, **options)
-            # pydantic's texts name neither the section nor a remedy.
-            except ValidationError as error:
-                from llm_decpomdp.option_texts import explanation
-
-                problem = explanation(error, cls)
-                kind = TypeError if "unexpected" in error.errors()[0]["type"] else ValueError
-                raise kind(problem) from None
-
-        cls.__init__ = call  # type: ignore[method-assign]
+        dataclass(cls, frozen=frozen, eq=eq, config=_SETTINGS)  # changes the class itself
+        cls.__init__ = _explain_errors(cls, cls.__init__)  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         """Check that each option has an effect; subclasses add checks of values that have to fit together."""
         for name in filter(partial(is_changed, self), names(type(self))):
             limits = self.__dataclass_fields__[name].metadata
-            rules = [(other, without, ()) for other, *without in limits.get("unless", ())]
-            if needed := limits.get("only_with"):
-                rules.append((needed[0], [getattr(self, needed[0])], needed[1:]))
-            for other, without, only in rules:
-                present = getattr(self, other)
-                if present in without and present not in only:
-                    context = {"name": name, "value": getattr(self, name), "only": only}
-                    context |= {"other": other, "present": present, "without": without}
-                    raise PydanticCustomError("no_effect", "no effect", context)
+            for other, *without in limits.get("unless", ()):
+                if getattr(self, other) in without:
+                    self._refuse(name, other, without=without)
+            for other, *only in filter(None, [limits.get("only_with")]):
+                if getattr(self, other) not in only:
+                    self._refuse(name, other, only=only)
+
+    def _refuse(
+        self, name: str, other: str, without: Sequence[Any] = (), only: Sequence[Any] = ()
+    ) -> NoReturn:
+        """Raise the error of an option that has no effect with the present value of another one."""
+        values = {"value": getattr(self, name), "present": getattr(self, other)}
+        context = {"name": name, "other": other, "without": without, "only": only, **values}
+        raise PydanticCustomError("no_effect", "no effect", context)
+
+
+def _explain_errors(kind: type[Options], initialize: Callable[..., None]) -> Callable[..., None]:
+    """Return the `__init__` of a class of options with errors that name the section and a remedy."""
+
+    @wraps(initialize)
+    def call(self: Any, *values: Any, **options: Any) -> None:
+        try:
+            initialize(self, *values, **options)
+        except ValidationError as error:
+            from llm_decpomdp.option_texts import explanation
+
+            problem = explanation(error, kind)
+            unknown = "unexpected" in error.errors()[0]["type"]
+            raise (TypeError if unknown else ValueError)(problem) from None
+
+    return call
 
 
 def from_text(kind: type[Kind], values: Mapping[str, Any], prefix: str = "") -> Kind:

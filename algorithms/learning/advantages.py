@@ -309,49 +309,32 @@ def group_values(
     if targets is None:
         targets = dict.fromkeys(agents, returns(rollout, options.discount))
         if options.own_weight:
-            from llm_decpomdp.algorithms.learning.reward_parts import add_own_points
+            from llm_decpomdp.algorithms.learning.reward_parts import returns_with_points
 
-            for agent in agents:
-                with_points = add_own_points(rollout, agent, options.own_weight)
-                targets[agent] = returns(with_points, options.discount)
-    values: list[dict[str, Returns]] = []
-    for index, group in enumerate(rollout.groups):
+            targets = returns_with_points(rollout, agents, options)
+    changes_values = (
+        options.joint_aggregation.name != "mean" or options.truncation.mode == "penalise"
+    )
+    result = []
+    for index, (group, visit) in enumerate(
+        zip(rollout.groups, visit_weights(rollout), strict=True)
+    ):
         if not all(math.isfinite(float(of_agent[index].sum())) for of_agent in targets.values()):
             raise FloatingPointError(f"a return isn't finite for {rollout.start}: {group.rewards}")
-        of_group: dict[str, Returns] = {}
+        values: dict[str, Returns] = {}
         for position, (agent, completions) in enumerate(group.completions.items()):
             if agent not in agents or completions[0].skipped:
                 continue
             with_partners = partner_returns(group, targets[agent][index], position)
-            if options.joint_aggregation.name == "mean":
-                # A mean and not a sum: the scale of the gradient does not depend on the number of agents.
-                of_group[agent] = with_partners.mean(-1)
-            else:
-                from llm_decpomdp.algorithms.learning.completion_values import aggregate
+            # A mean and not a sum: the scale of the gradient does not depend on the number of agents.
+            values[agent] = with_partners.mean(-1)
+            if changes_values:
+                from llm_decpomdp.algorithms.learning.completion_values import other_values
 
-                of_group[agent] = aggregate(
-                    with_partners,
-                    options.joint_aggregation.name,
-                    quantile=options.joint_aggregation.quantile,
-                    progress=progress,
-                )
-            if options.truncation.mode == "penalise":
-                from llm_decpomdp.algorithms.learning.completion_values import length_penalties
-
-                penalties = length_penalties(completions, options, limits.get(agent))
-                of_group[agent] = of_group[agent] - penalties
-        values.append(of_group)
-    result = [
-        GroupValues(
-            rollout.start,
-            group,
-            visit * options.turn_weight(group.turn, group.stopped_early),
-            of_group,
-        )
-        for group, visit, of_group in zip(
-            rollout.groups, visit_weights(rollout), values, strict=True
-        )
-    ]
+                limit = limits.get(agent)
+                values[agent] = other_values(with_partners, completions, options, progress, limit)
+        weight = visit * options.turn_weight(group.turn, group.stopped_early)
+        result.append(GroupValues(rollout.start, group, weight, values))
     if rollout.pooled:
         from llm_decpomdp.algorithms.learning.episodes import add_pools
 

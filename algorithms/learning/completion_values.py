@@ -1,7 +1,6 @@
 """Values of completions that are not their mean returns: other averages over partners, and penalties for length.
 
-`group_advantages` calls `aggregate` with a `joint_aggregation` other than `mean`, and `length_penalties` with
-`truncation.mode=penalise`.
+`group_values` calls `other_values` with a `joint_aggregation` other than `mean` or with `truncation.mode=penalise`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,32 @@ from llm_decpomdp.algorithms.learning.advantages import Returns
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.completion import Completion
 from llm_decpomdp.policy import Policy, policy_attribute
+
+
+def other_values(
+    with_partners: Returns,
+    completions: Sequence[Completion],
+    options: LearnerOptions,
+    progress: float,
+    limit: int | None,
+) -> Returns:
+    """Return the value of each completion of an agent, (G,), by `joint_aggregation` and `truncation`.
+
+    Args:
+        with_partners: Its returns with K choices of partners, (G, K).
+        completions: The G completions.
+        options: Those of the learner.
+        progress: From 0 in the first update of the run to 1 in the last.
+        limit: Token limit of the agent; needed if `overlong_buffer_len` is set.
+
+    Raises:
+        ValueError: If the limit is needed and missing.
+    """
+    name, quantile = options.joint_aggregation.name, options.joint_aggregation.quantile
+    values = aggregate(with_partners, name, quantile=quantile, progress=progress)
+    if options.truncation.mode == "penalise":
+        values = values - length_penalties(completions, options, limit)
+    return values
 
 
 def aggregate(

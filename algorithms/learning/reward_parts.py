@@ -1,16 +1,23 @@
 """Parts of the reward: components that are compared one by one, and own points of single agents.
 
-`group_advantages` calls `sum_of_parts` with `reward_parts=normalize_then_sum`, and `add_own_points` with an
-`own_weight`. `Algorithm.check` calls `check_parts`.
+`group_advantages` calls `sum_of_parts` with `reward_parts=normalize_then_sum`, and `group_values` calls
+`returns_with_points` with an `own_weight`. `Algorithm.check` calls `check_parts`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from llm_decpomdp.algorithms.learning.advantages import GroupValues, Returns, check_advantages, none
+from llm_decpomdp.algorithms.learning.advantages import (
+    GroupValues,
+    Returns,
+    ValueTargets,
+    check_advantages,
+    none,
+    returns,
+)
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
 
@@ -18,7 +25,15 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 
 
-def add_own_points(rollout: Rollout, agent: str, weight: float) -> Rollout:
+def returns_with_points(
+    rollout: Rollout, agents: Collection[str], options: LearnerOptions
+) -> ValueTargets:
+    """Return the returns of each agent, its own points included, for each group of a rollout."""
+    weight, discount = options.own_weight, options.discount
+    return {agent: returns(_add_own_points(rollout, agent, weight), discount) for agent in agents}
+
+
+def _add_own_points(rollout: Rollout, agent: str, weight: float) -> Rollout:
     """Return a rollout whose rewards are the team's plus `weight` times the own points of an agent.
 
     Own points are also earned on turns on which the agent does not act.
