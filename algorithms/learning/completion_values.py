@@ -1,6 +1,6 @@
 """Values of completions that are not their mean returns: other averages over partners, and penalties for length.
 
-`group_values` calls `other_values` with a `joint_aggregation` other than `mean` or with `truncation.mode=penalise`.
+`group_values` calls `other_values` with a `joint_aggregation` other than `mean`, or `truncation.mode=penalise`.
 """
 
 from __future__ import annotations
