@@ -78,7 +78,7 @@ def train(arm: str, seed: int, updates: int) -> None:
     kind = InFlightWorkers if options.in_flight else ProcessRolloutWorkers
     worker = kind(partial(state, seed), 1)
     batches = [every_start(env)] * updates
-    sampled = WorkerSource(worker, env, here.team, learner, options, batches)
+    sampled = WorkerSource(env, here.team, learner, options, batches, worker=worker)
     source = add_wrappers(sampled, env, here.team, learner, options, can_prefetch=True)
     begin = time.perf_counter()
     Trainer(here.env, here.team, learner, source, options, [rows]).train()

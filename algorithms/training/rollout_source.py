@@ -154,42 +154,38 @@ def gather_to_rank0(rolled: Sequence[Sequence[Item]], size: int | None) -> list[
     return [rollout for part in processes.gather_to_first(parts) for rollout in part]
 
 
+@dataclass(eq=False, repr=False)
 class SampledSource(RolloutSource):
     """Rollouts that are sampled in this process, with the current weights.
-
-    Args:
-        env: The environment.
-        team: A policy for each agent.
-        learner: Says whether a critic reads the states.
-        options: How to sample.
-        batches: Starts of each update.
-        problems: Further starts, which dynamic sampling and curricula draw from.
 
     Raises:
         ValueError: If a batch is empty, a rollout would be absurdly large, rollout batches cannot be sampled in
             any order, or a first prompt is too long for its policy.
     """
 
+    env: TextEnv
+    team: Team
+    """A policy for each agent."""
+    learner: BaseLearner
+    """Says whether a critic reads the states."""
+    options: TrainerOptions
+    """How to sample."""
+    batches: Sequence[Sequence[Start]]
+    problems: Sequence[Start] = ()
+    """Further starts, which dynamic sampling and curricula draw from."""
+
     in_workers = False
     """Whether other processes share the rollout batches."""
 
-    def __init__(
-        self,
-        env: TextEnv,
-        team: Team,
-        learner: BaseLearner,
-        options: TrainerOptions,
-        batches: Sequence[Sequence[Start]],
-        problems: Sequence[Start] = (),
-    ) -> None:
+    def __post_init__(self) -> None:
+        env, team, learner = self.env, self.team, self.learner
+        options, batches = self.options, self.batches
         if not batches or not all(batches):
             raise ValueError(
                 f"each update needs a batch of at least one start, got {len(batches)} batches "
                 f"with {[len(batch) for batch in batches][:10]} starts"
             )
-        self.env, self.team, self.learner = env, team, learner
-        self.options, self.batches = options, batches
-        further = problems if options.max_resample_rounds or options.curriculum else ()
+        further = self.problems if options.max_resample_rounds or options.curriculum else ()
         self.starts = list(dict.fromkeys(chain(*batches, further)))
         self._rng: np.random.Generator | None = None
         size = options.rollout_batch_size

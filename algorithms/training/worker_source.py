@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch, RolloutWorker, WorkerState
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.play import play_episodes, seed_streams, seed_update
@@ -18,7 +17,6 @@ from llm_decpomdp.algorithms.training.rollout_source import (
     UpdateRequest,
 )
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.policy import Team
 
 
 @dataclass(frozen=True)
@@ -76,22 +74,16 @@ class EvaluationBatch(RolloutBatch):
         return play_episodes(env, team, self.starts, self.at_a_time, timer)
 
 
+@dataclass(eq=False, repr=False)
 class WorkerSource(SampledSource):
     """Rollouts that a rollout worker samples, with the current weights; other arguments as in `SampledSource`."""
 
-    def __init__(
-        self,
-        worker: RolloutWorker,
-        env: TextEnv,
-        team: Team,
-        learner: BaseLearner,
-        options: TrainerOptions,
-        batches: Sequence[Sequence[Start]],
-        problems: Sequence[Start] = (),
-    ) -> None:
-        self.worker, self.in_workers = worker, worker.in_workers
+    worker: RolloutWorker = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.in_workers = self.worker.in_workers
         self._trainer: Trainer | None = None
-        super().__init__(env, team, learner, options, batches, problems)
+        super().__post_init__()
 
     def _sample(
         self, request: UpdateRequest, batches: Sequence[NumberedBatch], timer: Timer

@@ -46,7 +46,9 @@ def make_sources(
         source = StoredSource(arrange(run.config, add_tokens(run.pairs, team)))
     else:
         sampled = (env, team, learner, options, run.batches, run.problems)
-        source = SampledSource(*sampled) if worker is None else WorkerSource(worker, *sampled)
+        source = (
+            SampledSource(*sampled) if worker is None else WorkerSource(*sampled, worker=worker)
+        )
     opponents = None
     if run.config.algorithm.named_opponent is not None:
         opponents = load_opponents(run)

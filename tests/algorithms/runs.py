@@ -117,7 +117,9 @@ class Run(Trainer):
         elif rollout_worker is None:
             source = SampledSource(env, team, learns, options, batches, problems)
         else:
-            source = WorkerSource(rollout_worker, env, team, learns, options, batches, problems)
+            source = WorkerSource(
+                env, team, learns, options, batches, problems, worker=rollout_worker
+            )
         if opponent or options.wraps_source or learns.has_opponent:
             source = add_wrappers(
                 source,

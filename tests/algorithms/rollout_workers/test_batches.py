@@ -79,7 +79,7 @@ def test_a_worker_gets_weights_of_a_new_version_after_a_resume_and_without_a_tra
     learner = Learner(team, ALGORITHMS["magrpo"], LearnerOptions())
     worker = Counted(WorkerState(env, env, team))
     arguments = (env, team, learner, options, [STARTS])
-    source, plain = WorkerSource(worker, *arguments), SampledSource(*arguments)
+    source, plain = WorkerSource(*arguments, worker=worker), SampledSource(*arguments)
     request = UpdateRequest(1, STARTS, 2)
     for updates in (1, 2):
         found = source.collect(request, Timer()).shard
