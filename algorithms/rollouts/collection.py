@@ -29,8 +29,8 @@ import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.checks import check_team, name_long_prompts
 from llm_decpomdp.algorithms.rollouts.lanes import (
+    find_lanes,
     in_lanes,
-    lanes_of,
     playing_policy,
     reuse_prefixes,
 )
@@ -343,7 +343,7 @@ def sample_groups(
     batches = [*by_engine.values()]
     samples: list[Completions] = [dict.fromkeys(texts, ()) for texts in prompts]
     # Servers and devices answer at the same time; with one of them, the batches go in order.
-    lanes = lanes_of([batch[0].policy for batch in batches])
+    lanes = find_lanes([batch[0].policy for batch in batches])
     for batch, groups in zip(batches, in_lanes(ask, batches, lanes), strict=True):
         for request, completions in zip(batch, groups, strict=True):
             if len(completions) != group_size:

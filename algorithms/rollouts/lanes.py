@@ -18,7 +18,7 @@ Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 
-def lanes_of(policies: Sequence[Policy]) -> list[str]:
+def find_lanes(policies: Sequence[Policy]) -> list[str]:
     """Return the lane of each policy."""
     several = sum(map(is_remote, policies)) > 1
     # The threads of several servers only wait. A single one is asked by the thread that trains.
