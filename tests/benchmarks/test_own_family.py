@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def run(command: str) -> str:
     """What a command line prints, as a shell runs it."""
-    found = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120)
+    found = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=600)
     assert found.returncode == 0, f"{command}\n{found.stdout}\n{found.stderr}"
     return found.stdout
 

@@ -31,7 +31,7 @@ CHEAP = [h for h in HYPOTHESES if h.id in ("H9", "H10", "H11")]
     "hypothesis",
     [pytest.param(h, id=h.id, marks=() if h in CHEAP else pytest.mark.slow) for h in HYPOTHESES],
 )
-def test_measures_have_all_clauses_and_depend_on_the_seed(hypothesis: suite.Hypothesis) -> None:
+def test_measures_have_all_clauses_and_depend_on_the_seed(hypothesis: Hypothesis) -> None:
     measures = hypothesis.measure(1000)
     assert all(math.isfinite(clause.evaluate(measures)) for clause in hypothesis.clauses)
     assert hypothesis.measure(1000) == measures

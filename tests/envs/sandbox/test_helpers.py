@@ -112,13 +112,14 @@ def test_a_program_that_takes_long_has_its_time_anew_in_each_run():
 
 @pytest.mark.slow
 def test_all_runs_of_a_program_share_one_limit_on_the_clock():
-    sleeps = "import time\ndef sq(x):\n    aux(x)\n    time.sleep(1.2)\n    return x * x"
-    execution = run(sleeps, limits=Limits(job_seconds=4))
+    # One test and no second one fits into the share of the tests, with seconds to spare on a busy machine.
+    sleeps = "import time\ndef sq(x):\n    aux(x)\n    time.sleep(4)\n    return x * x"
+    execution = run(sleeps, check=CHECK[:1], limits=Limits(job_seconds=8))
     assert all(test.passed for test in execution.tests) and execution.wall_decided
     assert execution.helpers_used == (True,)  # no time was left to find out: it keeps its points
     checks = [f"assert candidate({x}) == {x * x}" for x in range(7)]
-    execution = run(sleeps, check=checks, limits=Limits(job_seconds=4))
-    assert [test.passed for test in execution.tests] == [True] * 2 + [False] * 5
+    execution = run(sleeps, check=checks, limits=Limits(job_seconds=8))
+    assert [test.passed for test in execution.tests] == [True] + [False] * 6
     assert execution.tests[-1].status == "not_run" and execution.wall_decided
 
 
