@@ -7,9 +7,9 @@ package loads no torch, nor does looking an algorithm up: each name loads its mo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from llm_decpomdp.plugins import find
 from llm_decpomdp.utils.extras import lazy_names
 
 if TYPE_CHECKING:
@@ -51,14 +51,12 @@ class _Algorithms(Mapping[str, "Algorithm"]):
     """Declarations by name, each loaded when it is first looked up: of `magrpo`, `MAGRPO` in `magrpo.py`."""
 
     def __getitem__(self, name: str) -> Algorithm:
-        if name in NAMES:
-            algorithm: Algorithm = getattr(import_module(f"{__name__}.{name}"), name.upper())
-            return algorithm
         from llm_decpomdp.algorithms.learning.algorithm import Algorithm
-        from llm_decpomdp.plugins import find
 
+        if name in NAMES:
+            name = f"{__name__}.{name}:{name.upper()}"
         remedy = "assign an `llm_decpomdp.algorithms.Algorithm` to that name"
-        algorithm = find("algorithm", name, NAMES, Algorithm, remedy)
+        algorithm: Algorithm = find("algorithm", name, NAMES, Algorithm, remedy)
         return algorithm
 
     def __contains__(self, name: object) -> bool:

@@ -124,6 +124,7 @@ class ModelOptions(Caching, Prompting, Sampling):
     """`auto` (a GPU where there is one), or a torch device such as `cpu` or `cuda:1`."""
     attn_implementation: str | None = None
     """Attention of transformers, such as `sdpa`; `None` takes its default."""
+    # All options from here on are off by default.
     gradient_checkpointing: bool = False
     """Compute activations twice instead of keeping them: less memory, more time."""
     fused_kernels: bool = False
