@@ -29,14 +29,15 @@ helper.
 
 # What is trivial
 
-In place of the entry function: what a helper returned when it got the entry function's arguments. It may be cast,
-or packed in a list, and a missing value may have a default. Also trivial are its first or last item, an item or a
-part by a constant, an arithmetic operation with a constant, a text joined, split, stripped or in other letters,
-and a choice between two constants.
+In place of the entry function: what a helper returned when it got the entry function's arguments, or arguments
+that are derived from these (`sandbox/worker/candidate/derived.py`). It may be cast, or packed in a list, and a
+missing value may have a default. Also trivial are an item at a fixed place, an item or a part by a constant, an
+arithmetic operation with a constant, a text joined, split, stripped or in other letters, and a choice between two
+constants.
 
 In place of a helper: its results changed within their type, an empty value, a constant of the type, one argument
-or all of them, a cast of an argument, an arithmetic operation on a number, and a value that equals everything. So
-a helper whose result is only compared with what it should be adds nothing.
+or all of them, a value that is derived from the arguments, and a value that equals everything. So a helper whose
+result is only compared with what it should be adds nothing.
 
 Among these, what a helper returned, and results that make no difference, decide test by test. Any other trivial
 function counts only where it alone explains nine of ten of the tests in question: a constant gives every answer

@@ -63,8 +63,33 @@ UNPACKS = {
         "class Box: pass\nb = Box()\nb.value = solve({a})\nreturn b",
         "return aux({a}).value",
     ),
+    "attribute of three": (
+        "class Box: pass\nb = Box()\nb.a, b.value, b.z = 1, solve({a}), 2\nreturn b",
+        "return aux({a}).value",
+    ),
+    "third of four": ("return 'a', 0, solve({a}), 'done'", "_, _, r, _ = aux({a})\nreturn r"),
+    "path": ("return [0, [1, solve({a}), 2], 3]", "return aux({a})[1][1]"),
+    "keys": (
+        "return {{'ok': 1, 'data': {{'n': 2, 'result': solve({a}), 'm': 0}}, 'z': 3}}",
+        "return aux({a})['data']['result']",
+    ),
+    "exclusive or": (
+        "r = solve({a})\nreturn r ^ 5 if type(r) is int else [r]",
+        "r = aux({a})\nreturn r[0] if isinstance(r, list) else r ^ 5",
+    ),
 }
 """Bodies of a helper that solves the whole problem, and of an entry function that unpacks the result."""
+
+LENGTH = "(len({x}) if hasattr({x}, '__len__') else {x})"
+FIRST = "({x}[0] if hasattr({x}, '__len__') and len({x}) else 0)"
+BACKWARDS = "({x}[::-1] if isinstance({x}, (str, list)) else -{x})"
+
+
+def checked(value: str) -> tuple[str, str, str]:
+    """Return the texts of a policy whose entry function adds an argument, and whose helper needs it."""
+    condition = f"if extra != {value}:\n    return None\nreturn solve({{a}})"
+    return "{p}, extra", condition, f"return aux({{a}}, {value})"
+
 
 OTHER_ARGUMENTS = {
     "further": ("{p}, extra", "return solve({a})", "return aux({a}, 0)"),
@@ -105,6 +130,67 @@ OTHER_ARGUMENTS = {
         "return aux(dict(enumerate(({a},))))",
     ),
     "function": ("", "return solve", "return aux()({a})"),
+    "length and 1": checked(LENGTH + " + 1"),
+    "half of the length": checked(LENGTH + " // 2"),
+    "first item": checked(FIRST),
+    "backwards": checked(BACKWARDS),
+    "truth": checked("bool({x})"),
+    "range": checked("range(" + LENGTH + ")"),
+    "numbers": checked("list(range(" + LENGTH + "))"),
+    "zeros": checked("[0] * (len(repr({x})) + 1)"),
+    "table": checked("[[0] * 3 for _ in repr({x})]"),
+    "none": checked("None"),
+    "first and last index": (
+        "{p}, low, high",
+        "if (low, high) != (0, " + LENGTH + " - 1):\n    return None\nreturn solve({a})",
+        "return aux({a}, 0, " + LENGTH + " - 1)",
+    ),
+    "result list": ("out, {p}", "out.append(solve({a}))\nreturn out", "return aux([], {a})[0]"),
+    "in a global": ("", "return solve(*DATA)", "global DATA\nDATA = ({a},)\nreturn aux()"),
+    "others in a global": (
+        "{x}",
+        "return solve({x}, *DATA)",
+        "global DATA\nDATA = [{a}][1:]\nreturn aux({x})",
+    ),
+    "in an attribute": ("", "return solve(*aux.data)", "aux.data = ({a},)\nreturn aux()"),
+    "in another order": ("values", "return solve(*values[::-1])", "return aux([{a}][::-1])"),
+    "head and tail": (
+        "head, tail, *rest",
+        "return solve(tail if head is None else head + tail, *rest)",
+        "h, t = ({x}[:1], {x}[1:]) if hasattr({x}, '__len__') else (None, {x})\n"
+        "return aux(h, t, *[{a}][1:])",
+    ),
+    "beside a constant": (
+        "values",
+        "return solve(*values[1:]) if values[0] == 7 else None",
+        "return aux((7, {a}))",
+    ),
+    "beside a key": (
+        "values",
+        "return solve(*values['data']) if values['mode'] == 'full' else None",
+        "return aux({{'data': [{a}], 'mode': 'full'}})",
+    ),
+    "twice": ("values", "return solve(*values[: len(values) // 2])", "return aux([{a}] * 2)"),
+    "nested": ("values", "return solve(*values[0][0])", "return aux([[[{a}]]])"),
+    "as a text": ("text", "return solve(*eval(text))", "return aux(repr([{a}]))"),
+    "iterator": ("values", "return solve(*values)", "return aux(v for v in [{a}])"),
+    "object": (
+        "box",
+        "return solve(*box.values)",
+        "class Box: pass\nb = Box()\nb.values = [{a}]\nreturn aux(b)",
+    ),
+    "made by a function": ("get", "return solve(*get())", "return aux(lambda: ({a},))"),
+    "identity function": (
+        "{p}, key",
+        "return solve(*map(key, [{a}]))",
+        "return aux({a}, lambda v: v)",
+    ),
+    "builtin": ("{p}, make", "return solve(*make([{a}]))", "return aux({a}, list)"),
+    "function for the result": (
+        "get, {p}",
+        "return get([solve({a})])",
+        "return aux(lambda r: r[0], {a})",
+    ),
 }
 """Parameters and body of such a helper, and the entry function's body."""
 
@@ -168,6 +254,38 @@ AFTER = {
 }
 """The same for statements at its end, with its result as `r`."""
 
+NEEDED = {
+    "dict": ("{x}", "return {{'v': {x}}}", "{x} = aux({x})['v']\nreturn solve({a})"),
+    "pair": ("{x}", "return {x}, None", "{x}, _ = aux({x})\nreturn solve({a})"),
+    "pair with length": (
+        "{x}",
+        "return {x}, " + LENGTH,
+        "{x}, size = aux({x})\nreturn solve({a})",
+    ),
+    "closure": ("{x}", "return lambda: {x}", "{x} = aux({x})()\nreturn solve({a})"),
+    "text": ("{x}", "return repr({x})", "{x} = eval(aux({x}))\nreturn solve({a})"),
+    "reversed": ("values", "return values[::-1]", "return solve(*aux([{a}])[::-1])"),
+    "first": ("values", "return values[0]", "return aux([solve({a}), 0])"),
+    "last": ("values", "return values[-1]", "return aux([0, solve({a})])"),
+    "item": ("values", "return values['r']", "return aux({{'r': solve({a}), 'n': 0}})"),
+    "not": ("v", "return not v", "r = solve({a})\nreturn aux(not r) if type(r) is bool else r"),
+    "indices": (
+        "values",
+        "return range(len(values))",
+        "args = [{a}]\nreturn solve(*[args[i] for i in aux(args)])",
+    ),
+    "range": (
+        "n",
+        "return range(n)",
+        "args = [{a}]\nreturn solve(*[args[i] for i in aux(len(args))])",
+    ),
+    "length": ("values", "return len(values)", "args = [{a}]\nreturn solve(*args[: aux(args)])"),
+    "function": ("f, {p}", "return f({a})", "return aux(solve, {a})"),
+    "function without parameters": ("f", "return f()", "return aux(lambda: solve({a}))"),
+    "map": ("f, v", "return list(map(f, v))", "return aux(lambda v: solve(*v), [[{a}]])[0]"),
+}
+"""Parameters and body of a helper through which values only pass, and the body of the entry function."""
+
 BOTH = {
     "equal": ("return solve({a})", "r = solve({a})\nreturn r if r == aux({a}) else None"),
     "turns": ("return solve({a})", "return aux({a}) if len(repr([{a}])) % 2 else solve({a})"),
@@ -223,6 +341,11 @@ def lone_policies(task: CodeTask) -> dict[str, tuple[str, str]]:
     for n, (helper, m) in AFTER.items():
         body = f"r = solve({{a}})\n{m}"
         policies[f"after {n}"] = (function("aux(r)", helper), whole + function(entry, body))
+    for n, (parameters, helper, m) in NEEDED.items():
+        policies[f"needed {n}"] = (
+            function(f"aux({parameters})", helper),
+            whole + function(entry, m),
+        )
     for n, (helper, m) in BOTH.items():
         policies[f"both {n}"] = (whole + function("aux({p})", helper), whole + function(entry, m))
     return policies

@@ -119,7 +119,9 @@ def earn(programs: list[tuple[CodeTask, str, str]]) -> list[float]:
 
 FEW = (
     "default,cast,unpack index,unpack flag,argument key,argument length that is used,"
-    "argument empty list that is used,alone assert constant,alone identity,both turns"
+    "argument empty list that is used,alone assert constant,alone identity,both turns,"
+    "argument first and last index,argument in a global,argument beside a key,argument table,"
+    "unpack keys,needed pair,needed indices,needed function"
 )
 
 
@@ -128,6 +130,43 @@ def test_one_agent_that_does_the_work_earns_at_most_0_6() -> None:
     assert bounds(tasks, FEW.split(",")) <= 0.6
     references = [(t, t.references["aux_0"], t.references["main_0"]) for t in tasks]
     assert earn(references) == pytest.approx([1.0] * len(tasks))
+
+
+TOPS = check(
+    "assert candidate([1, 2]) == [2]",
+    "assert candidate([3, 3, 1]) == [3, 3]",
+    "assert candidate([5, 1, 4, 5]) == [5, 5]",
+    "assert candidate([0, 0]) == [0, 0]",
+)
+TOP = {"task_id": "top", "prompt": "def f(v):\n    pass\n", "test": TOPS, "entry_point": "f"}
+"""The largest number of the first two lists is their length."""
+
+
+LAST = "    return aux(v, len(v) - 1)\n"
+NEEDS_LAST = (
+    "def aux(x, n):\n    return [i for i in x if i == max(x)] if n == len(x) - 1 else None\n"
+)
+NEEDS_HALF = (
+    "def aux(x, e, n):\n    return [i for i in x if i == max(x)] if n == len(x) // 2 else None\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("aux", "main", "main_part"),
+    [
+        ("def aux(x, n):\n    return [i for i in x if i == n]\n", "    return aux(v, max(v))\n", 1),
+        (NEEDS_LAST, LAST, 0),
+        (NEEDS_LAST, "    if v[0] == 0:\n        return v\n" + LAST, 0.25),
+        (NEEDS_HALF, "    return aux(v, [], len(v) // 2)\n", 0),
+    ],
+    ids=["equals a length by accident", "last index", "a case alone", "half and empty"],
+)
+def test_an_added_argument_is_no_work_if_it_is_derived_in_the_same_way_in_all_tests(
+    aux: str, main: str, main_part: float
+) -> None:
+    code = {"aux_0": aux, "main_0": "def f(v):\n" + main}
+    (division,) = measure_divisions([(code_task(0, TOP), code)], Sandbox(workers=1))
+    assert all(division.passed) and division.main_part() == main_part
 
 
 @pytest.mark.slow
@@ -184,6 +223,6 @@ def test_a_file_without_a_divisible_row_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_bundled_rows_are_divisible() -> None:
-    for name, rows in (("coophumaneval", 75), ("humaneval", 128), ("mbpp", 17)):
+    for name, rows in (("coophumaneval", 74), ("humaneval", 130), ("mbpp", 17)):
         tasks = llm_decpomdp.make(f"{name}-v1", source="bundled").tasks
         assert len(tasks) >= rows and tasks.excluded

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from llm_decpomdp.envs.sandbox.worker.candidate.derived import Derivation
+from llm_decpomdp.envs.sandbox.worker.candidate.explained_results import (
+    Call,
+    DerivedCall,
+    ResultExplanation,
+    options,
+)
 from llm_decpomdp.envs.sandbox.worker.candidate.result_mutation import mutate_value
 from llm_decpomdp.envs.sandbox.worker.candidate.trivial import (
-    MAX_DEPTH,
     MAX_ITEMS,
     NUMBERS,
-    Explanation,
-    Name,
     attempt,
-    cast,
     copy,
     count,
     is_same,
@@ -31,8 +34,12 @@ from llm_decpomdp.envs.sandbox.worker.candidate.trivial import (
 )
 from llm_decpomdp.envs.sandbox.worker.protocol import channel
 
-MAX_CHOICES = 2  # different results between which a choice decides
-EMPTY: tuple[Any, ...] = ([], "")  # `[]` is also the same as an empty set or dictionary
+# One call of a loop may agree with the result of the entry point by accident.
+FEW_CALLS = (
+    2  # calls of helpers of which one may decide alone, by a choice or with any other arguments
+)
+# A loop with many calls would take longer than a mutant run may.
+MAX_EXAMINED = 50  # calls of helpers that are examined, in each call of the entry point
 
 
 class EntryPointReplacement:
@@ -47,10 +54,13 @@ class EntryPointReplacement:
         """Results of helpers in this call of the entry point."""
         self.calls: list[Callable[[], Any]] = []
         """Calls of helpers that are made after it."""
-        kinds = range(channel.ITEM, channel.ANY) if kind == channel.ANY else [kind]
-        self.explanations = {kind: Explanation() for kind in kinds}
-        self.choices: tuple[dict[Any, Any], ...] = ({}, {})
-        """Results of the entry point, by the truth of a helper's result, and by the result itself."""
+        self.num_calls = 0
+        """Number of calls of helpers in this call of the entry point."""
+        self.first: list[Call] = []
+        """The first of them."""
+        kinds = range(channel.DERIVED, channel.ANY) if kind == channel.ANY else [kind]
+        self.explanation = ResultExplanation(kinds, values)
+        self.derived = DerivedCall(kinds, values)
         self.helpers: list[Callable[..., Any]] = []
 
     def record(self, helper: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,24 +68,38 @@ class EntryPointReplacement:
         self.helpers.append(helper)
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            self.num_calls += 1
+            if self.num_calls > MAX_EXAMINED:
+                return helper(*args, **kwargs)
+            values: list[Any] = []
+            args, copies = _share_iterators(args)
             try:
-                foreign = self._find_foreign([*args, *kwargs.values()])
+                values = [*map(plain, (*args, *kwargs.values()))]
+                foreign = self._find_foreign(values)
             except Exception:
                 foreign = []
             is_own = foreign == []
-            if foreign and self.kind == channel.DIRECT:
+            if foreign and self.kind == channel.DIRECT and self.num_calls <= FEW_CALLS:
                 self._repeat(helper, args, kwargs, foreign)
             try:
                 result = helper(*args, **kwargs)
             except Exception:
                 self.results += [None] if is_own else []
                 raise
-            if is_own and hasattr(result, "__next__"):
-                result, kept = itertools.tee(result)
-                self.results.append(kept)
-            elif is_own or callable(result):
+            is_kept = self.kind > channel.DIRECT and self.num_calls == 1
+            if not (is_own or is_kept or callable(result)):
+                return result
+            if hasattr(result, "__next__"):
+                result, *copies_of_result = itertools.tee(result, 3)
+            else:
                 # As it is now: the entry point may change it.
-                self.results += attempt(copy, result)
+                copies_of_result = [*attempt(copy, result)]
+            if is_own or callable(result):
+                self.results += copies_of_result[:1]
+            if is_kept and copies_of_result:
+                for position, copied in copies.items():
+                    values[position] = [*itertools.islice(copied, MAX_ITEMS)]
+                self.first = [Call(values, copies_of_result[-1])]
             return result
 
         return functools.update_wrapper(call, helper)
@@ -87,7 +111,7 @@ class EntryPointReplacement:
             if self.arguments is not None:  # it calls itself
                 return function(*args, **kwargs)
             before, named = copy(args), copy(kwargs)
-            self.results, self.calls = [], []
+            self.results, self.calls, self.first, self.num_calls = [], [], [], 0
             self.arguments = [*map(plain, (*before, *named.values()))]
             try:
                 result = function(*args, **kwargs)
@@ -97,6 +121,7 @@ class EntryPointReplacement:
             finally:
                 self.arguments = None
             if self.kind == channel.DIRECT:
+                self.calls = [] if self.num_calls > FEW_CALLS else self.calls
                 self.calls += [functools.partial(h, *before, **named) for h in self.helpers]
                 self.results = [result for again in self.calls for result in attempt(again)]
             if not self._are_enough(result, before):
@@ -112,7 +137,7 @@ class EntryPointReplacement:
         """
         if self.arguments is None:
             return None
-        sources, values = self.arguments, [*map(plain, values)]
+        sources = self.arguments
         if len(sources) == 1 and is_same(items(sources[0]), values) and values:
             return []  # an unpacked pair
         pairs = [self._find_sources(value) for value in values]
@@ -123,8 +148,7 @@ class EntryPointReplacement:
         return [
             position
             for position, (value, origins) in enumerate(zip(values, pairs, strict=True))
-            if not origins
-            and not any(is_same(constant, value) for constant in (*self.constants, *EMPTY))
+            if not origins and not any(is_same(constant, value) for constant in self.constants)
         ]
 
     def _find_sources(self, value: Any) -> set[int]:
@@ -137,7 +161,6 @@ class EntryPointReplacement:
             position
             for position, source in enumerate(self.arguments)
             if is_same(source, value)
-            or (isinstance(source, Sized) and is_same(len(source), value))
             or (isinstance(source, NUMBERS) and any(steps(source, value, self.constants)))
         }
 
@@ -160,22 +183,22 @@ class EntryPointReplacement:
             return True
 
     def _explains(self, result: Any, arguments: tuple[Any, ...]) -> bool:
-        names: dict[int, list[Name]] = {kind: [] for kind in self.explanations}
+        values: list[Any] = []
         for value in self.results:
-            if hasattr(value, "__next__"):
-                value = [*itertools.islice(value, MAX_ITEMS)]
-            value = plain(value)
-            options = [value]
-            if callable(value):
-                options = [*attempt(value), *attempt(value, *arguments)]
-            for option in options:
-                if self._is_default(option, result):
-                    return True
-                for kind, matches in names.items():
-                    matches += self._find_names(kind, option, result)
-        # All of them, as each drops the functions that do not explain this call.
-        explained = [self.explanations[kind].explain(matches) for kind, matches in names.items()]
-        return self.kind > channel.DIRECT and any(explained)
+            values += options(_as_list(value), *arguments)
+        if any(self._is_default(value, result) for value in values):
+            return True
+        if self.kind <= channel.DIRECT:
+            return False
+        sources = [*map(plain, arguments)]
+        if self.num_calls > FEW_CALLS:
+            self.explanation.explanations.pop(channel.CHOICE, None)
+        explained = bool(values) and self.explanation.explain(values, result)
+        if self.num_calls == 1:
+            for call in self.first:
+                call = call._replace(result=_as_list(call.result))
+                explained = self.derived.explain(call, sources, result) or explained
+        return explained
 
     def _is_default(self, value: Any, result: Any) -> bool:
         """Check whether a value is the result, or the result is what a caller writes for a missing value."""
@@ -186,33 +209,17 @@ class EntryPointReplacement:
             others = (*others, 0, "", [], False)
         return any(type(other) is type(result) and other == result for other in others)
 
-    def _find_names(self, kind: int, value: Any, result: Any) -> list[Name]:
-        """Return the names of the trivial functions of this kind that give the result for a value."""
-        if kind == channel.STEP:
-            return [*steps(value, result, self.constants)]
-        if kind == channel.CHOICE:
-            return [("choice",)] if self._is_choice(value, result) else []
-        place = {channel.ITEM: 0, channel.LAST_ITEM: -1}.get(kind)
-        names: list[Name] = []
-        while place is not None and len(names) < MAX_DEPTH:
-            parts = items(value)
-            if not parts or parts[place] == value:
-                break
-            value = parts[place]
-            names += [("item",)] if is_same(value, result) else []
-        return names
 
-    def _is_choice(self, value: Any, result: Any) -> bool:
-        """Check whether a choice between two constants by a helper's result agrees with all calls so far."""
-        if result not in (0, 1, *self.constants):
-            return False
-        agrees = False
-        for choice, key in zip(self.choices, (bool(value), repr(value)), strict=True):
-            choice.setdefault(key, result)
-            if choice[key] != result or len(choice) > MAX_CHOICES:
-                choice[key] = self  # no choice any more
-            agrees = agrees or self not in choice.values()
-        return agrees
+def _as_list(value: Any) -> Any:
+    """Return the first items of an iterator, and any other value as it is."""
+    return [*itertools.islice(value, MAX_ITEMS)] if hasattr(value, "__next__") else value
+
+
+def _share_iterators(args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, Any]]:
+    """Return arguments, and a copy of each iterator among them by its position."""
+    pairs = [itertools.tee(value) if hasattr(value, "__next__") else (value,) for value in args]
+    copies = {position: pair[1] for position, pair in enumerate(pairs) if len(pair) > 1}
+    return tuple(pair[0] for pair in pairs), copies
 
 
 def replace_results(
@@ -223,7 +230,7 @@ def replace_results(
     It runs all the same: its other effects are not what it contributes, and an entry point may look for them.
     """
     first: list[Any] = []
-    explanation = Explanation()
+    derivation = Derivation(of_arguments=False)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         arguments = [*map(copy, (*args, *kwargs.values()))]
@@ -249,13 +256,7 @@ def replace_results(
         if kind in (channel.ARGUMENT, channel.LAST_ARGUMENT) and arguments:
             return arguments[0 if kind == channel.ARGUMENT else -1]
         if kind == channel.STEP_OF_ARGUMENT:
-            expected, names = plain(result), []
-            for index, value in enumerate(map(plain, arguments)):
-                if is_same(value, expected):
-                    names.append((index, cast(value, expected)))
-                if isinstance(value, NUMBERS):
-                    names += [(index, *name) for name in steps(value, expected, values)]
-            if explanation.explain(names):
+            if derivation.explain([plain(result)], [*map(plain, arguments)], values):
                 return result
         changed = mutate_value(result, 1 if kind == channel.EMPTY else 0)
         return _agree(changed) if kind == channel.AGREEING else changed

@@ -31,6 +31,7 @@ ARITHMETIC: tuple[Step, ...] = (
     operator.floordiv,
     operator.truediv,
     operator.mod,
+    operator.xor,
     lambda a, b: round(a, b if b is None or 0 <= b <= MAX_DIGITS else None),
 )
 OTHERS: tuple[Step, ...] = (
@@ -106,8 +107,10 @@ def is_same(value: Any, other: Any) -> bool:
                 return [*value] == other
             return len(other) == 1 and bool(other[0] == value)
         if isinstance(other, str):
-            text = "".join(value) if isinstance(value, list) else str(value)
-            return text in (other, repr(other))
+            texts = [str(value), *attempt("".join, value if isinstance(value, list) else [])]
+            if isinstance(value, list | dict | set):
+                return other in texts or texts[0].translate(SIMPLER) == other.translate(SIMPLER)
+            return other in (texts[0], repr(value)) or texts[0] in (repr(other), f'"{other}"')
         if isinstance(value, str) and isinstance(other, int | float):
             return float(value) == other
         return type(other) is int and type(value) is float and int(value) == other

@@ -48,7 +48,7 @@ class DivisionChecks(HelperChecks):
         shared = set().union(*helped) - trivial_main
         # Where one must explain all of them, a single run tries all kinds.
         apart = len(shared) >= 1 / (1 - SHARE) - 1e-6
-        for kind in range(channel.ITEM, channel.ANY) if apart else [channel.ANY]:
+        for kind in range(channel.DERIVED, channel.ANY) if apart else [channel.ANY]:
             if shared:
                 share = 1.0 if kind == channel.CHOICE else SHARE
                 trivial_main |= self._explained(0, kind, shared, share)

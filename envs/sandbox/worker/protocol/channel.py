@@ -130,13 +130,13 @@ where it returns the first.
 
 AS_ENTRY_POINT = 9  # kind of a mutant run in which the helper replaces the entry point
 
-SAME, DIRECT, ITEM, LAST_ITEM, STEP, CHOICE, ANY = range(10, 17)
+SAME, DIRECT, DERIVED, ITEM, STEP, CHOICE, ANY = range(10, 17)
 """Kinds of a mutant run in which a helper's result takes the place of the entry point's, see `division`.
 
 It is the result of a call that the entry point makes with its own arguments, as it is or cast, or a default where
-it is None; of a call in place of the entry point; its first item; its last item; the result of one operation, also
-with a constant of the entry point's code; a choice between two constants; or any of these four, the same in all
-calls.
+it is None; of a call in place of the entry point; of a call with arguments derived from its own; an item of it;
+the result of one operation, also with a constant of the entry point's code; a choice between two constants; or any
+of these four, the same in all calls.
 """
 
 (
@@ -153,8 +153,8 @@ calls.
 """Kinds of a mutant run in which something trivial takes the place of a helper's result, see `division`.
 
 It is changed within its type; 0 or empty; the result of the first call, or another constant of that type; the
-first argument, the last one, or all of them; a cast of an argument or an operation on a number; or a changed
-result that is equal to everything.
+first argument, the last one, or all of them; a value that is derived from the arguments; or a changed result that
+is equal to everything.
 """
 
 ENTRY_POINT_RESULTS = range(SAME, ALTERED)
