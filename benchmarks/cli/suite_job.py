@@ -83,6 +83,7 @@ def work(job: Job) -> None:
         samples=arm.samples,
         folder=job.folder,
         seed=job.seed,
+        at_a_time=arm.at_a_time,
         act=entry.act,
         about={"cell": arm.name, **job.identity},
         progress=False,

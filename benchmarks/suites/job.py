@@ -27,7 +27,7 @@ from llm_decpomdp.benchmarks.config.legacy import canonical, flat
 from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.benchmarks.suites.suite import Arm, Suite, is_algorithm
+from llm_decpomdp.benchmarks.suites.suite import Arm, EvalSize, Suite, is_algorithm
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 from llm_decpomdp.validation import unknown
 
@@ -86,9 +86,10 @@ class Job:
         if self.arm.trains and self.config.output.keep_best:
             settings["output"] = {"keep_best": True}  # decides the final team
         identity = {"method": self.arm.method, "greedy": self.arm.greedy, "config": settings}
-        # Absent by default, so that folders of earlier versions fit.
-        optional = {"train_env": self.arm.train_env, "initial_team": self.arm.initial_team}
-        return identity | {key: value for key, value in optional.items() if value}
+        # Absent by default, so that folders of earlier versions fit. The size of a batch decides what is sampled.
+        optional = ("train_env", "initial_team", "at_a_time")
+        own = {key: getattr(self.arm, key) for key in optional}
+        return identity | {key: own[key] for key in optional if own[key] != getattr(EvalSize, key)}
 
     @property
     def amount(self) -> dict[str, Any]:

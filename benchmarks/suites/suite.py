@@ -61,6 +61,8 @@ class EvalSize:
     """Episodes per problem and seed."""
     greedy: bool = False
     """Take the likeliest token in the evaluation."""
+    at_a_time: int = 64
+    """Episodes of the evaluation that are played together; fewer need less memory."""
     cores: int | None = 1
     """Processor cores of each job; null takes all cores of `bench`, so that the job runs alone."""
     gpus: float = 0
@@ -310,7 +312,7 @@ def _check_values(settings: ArmOptions, where: str) -> None:
         raise ConfigError(
             f"{where}: random text has no likeliest token: leave out `greedy` or the method random"
         )
-    for key, least in (("samples", 1), ("tasks", 1), ("cores", 1), ("gpus", 0)):
+    for key, least in (("samples", 1), ("tasks", 1), ("at_a_time", 1), ("cores", 1), ("gpus", 0)):
         value = vars(settings)[key]
         if value is not None and value < least:
             raise ConfigError(f"{where}: {key} must be at least {least}, got {value}")

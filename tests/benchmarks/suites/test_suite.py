@@ -89,21 +89,24 @@ def test_an_arm_may_train_in_another_environment(tmp_path: Path) -> None:
 
 def test_a_job_trains_in_its_environment_and_is_measured_in_the_other(tmp_path: Path) -> None:
     text = (
-        "config: demo\narms: [{method: train, tasks: 1, train_env: probe-rendezvous-v0, override: "
+        "config: demo\narms: [{method: train, tasks: 1, at_a_time: 3, train_env: probe-rendezvous-v0, override: "
         "[env.id=probe-lazy-v0, model.name=tiny-random, algorithm.max_updates=1, output.report=false]}]"
     )
     (job,) = jobs(tmp_path, text)
     job.write()
     work(job)
     manifests = (job.folder / "training/manifest.json", job.folder / "manifest.json")
-    found = [json.loads(path.read_text(encoding="utf-8"))["environment"] for path in manifests]
-    assert found == ["probe-rendezvous-v0", "probe-lazy-v0"]
+    training, evaluation = (json.loads(path.read_text(encoding="utf-8")) for path in manifests)
+    assert training["environment"] == "probe-rendezvous-v0"
+    assert evaluation["environment"] == "probe-lazy-v0" and evaluation["identity"]["at_a_time"] == 3
+    assert job.identity["at_a_time"] == 3
 
 
 def test_an_arm_without_training_has_no_environment_of_it(tmp_path: Path) -> None:
     text = "config: magrpo_che_shared_config\ntrain_env: coophumaneval-v0\narms: [{method: [untrained, train]}]"
     untrained, trained = jobs(tmp_path, text)
-    assert untrained.arm.train_env is None and "train_env" not in untrained.identity
+    assert untrained.arm.train_env is None
+    assert untrained.identity.keys().isdisjoint(["train_env", "at_a_time"])
     assert trained.arm.train_env == "coophumaneval-v0"
     text = "config: demo\narms: [{method: gold, train_env: coophumaneval-v0}]"
     with pytest.raises(ConfigError, match="gold does not train: drop `train_env`"):
@@ -167,6 +170,7 @@ def test_a_cell_names_the_one_that_it_is_compared_with(tmp_path: Path) -> None:
         ("config: demo\ncells: [{samples: 0}]", "samples must be at least 1, got 0"),
         ("config: demo\ncells: [{samples: many}]", "arm 0: samples: .*many"),
         ("config: demo\ncells: [{cores: 0}]", "cores must be at least 1, got 0"),
+        ("config: demo\ncells: [{at_a_time: 0}]", "at_a_time must be at least 1, got 0"),
         ("config: demo\ncells: [{greedy: true, samples: 2}]", "greedy samples are all equal"),
         (
             "config: demo\ncells: [{greedy: true, method: random}]",
