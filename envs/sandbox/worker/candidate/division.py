@@ -34,12 +34,11 @@ from llm_decpomdp.envs.sandbox.worker.candidate.trivial import (
 )
 from llm_decpomdp.envs.sandbox.worker.protocol import channel
 
-# One call of a loop may agree with the result of the entry point by accident.
-FEW_CALLS = (
-    2  # calls of helpers of which one may decide alone, by a choice or with any other arguments
-)
-# A loop with many calls would take longer than a mutant run may.
-MAX_EXAMINED = 50  # calls of helpers that are examined, in each call of the entry point
+FEW_CALLS = 2
+"""Most calls of helpers of which one may decide alone, as one call of a loop may agree by accident."""
+
+MAX_EXAMINED = 50
+"""Calls of helpers that are examined in each call of the entry point: more would outlast a mutant run."""
 
 
 class EntryPointReplacement:
