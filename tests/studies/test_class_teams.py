@@ -15,4 +15,4 @@ def test_hypotheses_name_arms_of_the_suite() -> None:
         line for line in (FOLDER / "README.md").read_text().splitlines() if line.startswith("| C")
     ]
     named = {part for row in rows for part in row.split("|")[3].split("`")[1::2]}
-    assert len(rows) == 5 and named <= names
+    assert len(rows) == 6 and named <= names
