@@ -15,6 +15,7 @@ import pytest
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import Task, Turn, Verdict
 from llm_decpomdp.task_set import TaskSet
+from llm_decpomdp.utils import text
 
 # A test that needs the hub fails at once, and not after its retries.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -149,3 +150,9 @@ def texts_have_no_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
             None if isinstance(seen, str) else original(space, seen, **more)
         ),
     )
+
+
+@pytest.fixture(autouse=True)
+def warnings_of_earlier_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each test log its warnings as a fresh process would."""
+    monkeypatch.setattr(text, "_logged", set())

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -117,44 +115,15 @@ def estimate_costs(jobs: Sequence[Job]) -> tuple[dict[str, JobCost], dict[str, s
     """Return the cost of one job of each arm, or the error that prevents its computation, by the names of arms."""
     costs: dict[str, JobCost] = {}
     reasons: dict[str, str] = {}
-    with _log_once():
-        for job in jobs:
-            name = job.arm.name
-            if name in costs or name in reasons:
-                continue
-            try:
-                costs[name] = job_cost(job)
-            except (ValueError, OSError, ImportError) as error:
-                reasons[name] = str(error)
+    for job in jobs:
+        name = job.arm.name
+        if name in costs or name in reasons:
+            continue
+        try:
+            costs[name] = job_cost(job)
+        except (ValueError, OSError, ImportError) as error:
+            reasons[name] = str(error)
     return costs, reasons
-
-
-class _Once(logging.Filter):
-    """Keeps the first of several records with the same text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._texts: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        new = text not in self._texts
-        self._texts.add(text)
-        return new
-
-
-@contextmanager
-def _log_once() -> Iterator[None]:
-    """Log each text once: arms with the same data give the same warnings."""
-    # Of handlers, as filters of a logger do not see the records of the loggers below it.
-    filters = [(handler, _Once()) for handler in logging.getLogger().handlers]
-    for handler, once in filters:
-        handler.addFilter(once)
-    try:
-        yield
-    finally:
-        for handler, once in filters:
-            handler.removeFilter(once)
 
 
 def gigabytes(specs: Iterable[PolicySpec], *, trained: bool) -> float | None:

@@ -37,6 +37,7 @@ from llm_decpomdp.envs.source_code.parsing import parse, parse_or_none
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.task_set import TaskSet
 from llm_decpomdp.utils.extras import install_command
+from llm_decpomdp.utils.text import warn_once
 
 BEHIND = {"bs4": "lxml"}
 """Optional imports of other modules, which their packages do not require."""
@@ -148,7 +149,7 @@ def load_classes(
     if not rest:
         raise ValueError(f"no class of split {split!r} can run: {reasons}")
     if reasons:
-        logger.warning("%d classes are left out: %s", len(reasons), reasons)
+        warn_once(logger, "%d classes are left out: %s", len(reasons), reasons)
     return replace(whole, tasks=rest, excluded={**whole.excluded, **reasons})
 
 

@@ -20,7 +20,7 @@ from llm_decpomdp.envs.datasets.rows import BadRow, Row, read_rows, refuse, requ
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.task_set import TaskSet
 from llm_decpomdp.utils.hub import hub_reachable
-from llm_decpomdp.utils.text import warn
+from llm_decpomdp.utils.text import warn, warn_once
 from llm_decpomdp.validation import unknown
 
 DATA_FOLDER = "LLM_DECPOMDP_DATA"
@@ -218,14 +218,14 @@ def _find(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> _Spli
             local = Path(os.path.abspath(folder)) / dataset.filename
             if local.is_file():
                 return _file_rows(dataset, split, local)
-            logger.warning("%s=%s has no %s", DATA_FOLDER, folder, dataset.filename)
+            warn_once(logger, "%s=%s has no %s", DATA_FOLDER, folder, dataset.filename)
         # If the package has the real rows (HumanEval), the hub would only be slower.
         if dataset.stand_in:
             if hub_has(dataset.hub):
                 try:
                     return _hub_rows(dataset, split, "hub")
                 except (OSError, ValueError) as error:  # the probe succeeded, the download did not
-                    logger.warning("the hub does not give %s: %s", dataset.hub, error)
+                    warn_once(logger, "the hub does not give %s: %s", dataset.hub, error)
             _warn_fallback(dataset.name)
     if split not in dataset.bundled_splits:
         rows = _select_split(dataset, split, dataset.bundled())
@@ -271,20 +271,16 @@ def _warn_fallback(name: str) -> None:
         )
 
 
-_remarked: set[tuple[str, str]] = set()
-
-
 def _warn_remarks(tasks: Iterable[Task]) -> None:
     for task in tasks:
         for remark in task.remarks:
-            if (task.task_id, remark) not in _remarked:
-                _remarked.add((task.task_id, remark))
-                logger.warning(
-                    "task %r: a correct program may fail here although it passes in plain Python: %s; see "
-                    "docs/data.md",
-                    task.task_id,
-                    remark,
-                )
+            warn_once(
+                logger,
+                "task %r: a correct program may fail here although it passes in plain Python: %s; see "
+                "docs/data.md",
+                task.task_id,
+                remark,
+            )
 
 
 def existing(source: str | os.PathLike[str]) -> Path:

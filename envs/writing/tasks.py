@@ -27,6 +27,7 @@ from llm_decpomdp.envs.datasets.loading import Dataset, load
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, bundled_rows, missing
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.task_set import TaskSet
+from llm_decpomdp.utils.text import warn_once
 
 MAX_POST_LENGTH = 20_000
 """Maximum length of a post in characters, five times that of the longest posts in the real data."""
@@ -132,7 +133,7 @@ def load_texts(dataset: Dataset, split: str, source: str | os.PathLike[str]) -> 
             f"every row of split {split!r} of {task_set.source} is refused: {examples}"
         )
     if reasons:
-        logger.warning("%d rows of %s are refused: %s", len(reasons), task_set.source, reasons)
+        warn_once(logger, "%d rows of %s are refused: %s", len(reasons), task_set.source, reasons)
     return replace(task_set, tasks=valid, excluded=reasons)
 
 

@@ -19,6 +19,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from llm_decpomdp.utils.text import warn_once
+
 LOCK = "lock.json"
 """Name of the file that is locked; it holds host, process id, command and start of the process that writes."""
 
@@ -205,9 +207,8 @@ def numbered_rows(
             raise row
         if row is not None:
             yield number, row
-        elif not growing and (path, number) not in _reported:
-            _reported.add((path, number))
-            logger.warning(INCOMPLETE, path, number)
+        elif not growing:
+            warn_once(logger, INCOMPLETE, path, number)
 
 
 def incomplete_line(path: Path) -> int | None:
@@ -219,9 +220,6 @@ INCOMPLETE = (
     "%s, line %d: the last line is incomplete, because the process that wrote it was stopped or is still writing; "
     "the line is ignored"
 )
-
-# So that a command that reads a file several times warns once.
-_reported: set[tuple[Path, int]] = set()
 
 
 def _lines(

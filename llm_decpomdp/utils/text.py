@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import warnings
@@ -126,3 +127,14 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in BETWEEN:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+_logged: set[tuple[str, str]] = set()
+
+
+def warn_once(logger: logging.Logger, message: str, *values: object) -> None:
+    """Log a warning, once in a process: a command may read the same file several times."""
+    text = message % values
+    if (logger.name, text) not in _logged:
+        _logged.add((logger.name, text))
+        logger.warning("%s", text)
