@@ -16,11 +16,18 @@ from threading import Event, Lock
 from typing import Any
 
 from llm_decpomdp.agents import Endpoint, EndpointError
-from llm_decpomdp.algorithms import Group, Rollout, Start, TextEnv
 from llm_decpomdp.algorithms.rollouts.collection import Act, Move, Prompts, sample_groups
 from llm_decpomdp.algorithms.rollouts.histories import restore_histories
 from llm_decpomdp.algorithms.rollouts.play import play_episodes
-from llm_decpomdp.algorithms.rollouts.rollout import Completions, Parent, Timer
+from llm_decpomdp.algorithms.rollouts.rollout import (
+    Completions,
+    Group,
+    Parent,
+    Rollout,
+    Start,
+    TextEnv,
+    Timer,
+)
 from llm_decpomdp.algorithms.training.metrics import episode_row, reward_metrics
 from llm_decpomdp.benchmarks.runs.results import sequential_tokens
 from llm_decpomdp.branching import branch, branches_in_threads, seed_noise
