@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, cast
 
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.dialogue import CHAT, reads_history
 from llm_decpomdp.options import Options, option
-from llm_decpomdp.policy import Policy, Seedable, policy_attribute
+from llm_decpomdp.policy import CHAT, Completion, Policy, Seedable, policy_attribute, reads_history
 from llm_decpomdp.seeding import stream
 
 

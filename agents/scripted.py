@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_decpomdp.completion import Completion
 from llm_decpomdp.oracle import answers
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789_ \n\"'#=+-*/%<>()[]{}:,.`\\éπ語🙂"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Sandbox, Tests
 from llm_decpomdp.envs.sandbox.program import ENDLESS
 from llm_decpomdp.envs.source_code.completion import FALLBACKS
-from llm_decpomdp.protocols import Component
+from llm_decpomdp.interfaces import Component
 
 USED, IGNORED, NOT_CALLED, UNKNOWN = "used", "ignored", "not called", "unknown"
 """Uses of a helper when the program runs; unknown where no test passes."""

@@ -14,8 +14,7 @@ from pettingzoo import ParallelEnv
 from typing_extensions import Self
 
 from llm_decpomdp.branching import branch, branches_in_threads
-from llm_decpomdp.dialogue import Dialogue, DialogueTurn, turns_after
-from llm_decpomdp.policy import Policy, policy_attribute
+from llm_decpomdp.policy import Dialogue, DialogueTurn, Policy, policy_attribute, turns_after
 from llm_decpomdp.registry import make
 from llm_decpomdp.spaces import MAX_ACTION_LENGTH, MAX_OBSERVATION_LENGTH, UnicodeText
 

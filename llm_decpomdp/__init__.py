@@ -7,11 +7,10 @@ registers the environment ids and stays light: torch, transformers and datasets 
 
 __version__ = "0.1.0"
 
-from llm_decpomdp.completion import Completion
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import Episode, Turn, Verdict
 from llm_decpomdp.oracle import Oracle, answers
-from llm_decpomdp.policy import Policy
+from llm_decpomdp.policy import Completion, Policy
 from llm_decpomdp.registry import make, pprint_registry, register, spec
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.testing.checker import check_env

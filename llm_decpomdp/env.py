@@ -16,6 +16,9 @@ from typing_extensions import Self
 from llm_decpomdp.interfaces import (
     Episode,
     Info,
+    Mode,
+    Reward,
+    Role,
     Task,
     Turn,
     Verdict,
@@ -23,7 +26,6 @@ from llm_decpomdp.interfaces import (
     evaluate_reward,
     next_prompts,
 )
-from llm_decpomdp.protocols import Mode, Reward, Role
 from llm_decpomdp.rendering import describe_reward, print_turn, transcript
 from llm_decpomdp.spaces import (
     MAX_ACTION_LENGTH,
@@ -49,7 +51,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # of petti
     ever truncates.
 
     By default all agents act in every turn and finish together. A mode with `acting` or `present` changes that
-    (`llm_decpomdp.protocols.Mode`): agents then wait for others, leave early or join late. A waiting agent
+    (`llm_decpomdp.interfaces.Mode`): agents then wait for others, leave early or join late. A waiting agent
     observes the empty text, its info `acting` is 0, and an action that is supplied for it is ignored.
 
     Correct completions and secrets are no methods of it, since other libraries offer the public methods of an

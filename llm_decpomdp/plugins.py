@@ -165,7 +165,7 @@ def replace_part(env: Any, kind: str, name: str) -> None:
     if lacking or not callable(part):
         raise TypeError(
             f"{kind} {name!r}: the function returned a {type(part).__name__}, which is no {kind}: it lacks "
-            f"{', '.join(lacking) or '__call__'} (llm_decpomdp/protocols.py)"
+            f"{', '.join(lacking) or '__call__'} (llm_decpomdp/interfaces.py)"
         )
     setattr(env, kind, part)
 

@@ -1,4 +1,4 @@
-"""Protocols of policies: text in, completions out.
+"""Policies: their protocols, their completions, and prompts with the earlier turns of an episode.
 
 Environments and learners know policies by these protocols only; implementations are in `llm_decpomdp.agents` and
 in users' code. A policy has a protocol if its class or the object itself has the attributes: attributes that
@@ -31,15 +31,84 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import Protocol, runtime_checkable
 
-from llm_decpomdp.completion import Completion
-
 if TYPE_CHECKING:
     import torch
+
+
+REFUSAL = "refusal"
+"""Finish reason of a remote model that refused to answer, or whose answer a filter removed."""
+
+
+class Usage(NamedTuple):
+    """Number of tokens of a completion, as counted by a server."""
+
+    prompt: int
+    completion: int
+    """Includes hidden reasoning tokens."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One sampled answer; the token fields are empty without a tokenizer (scripts, people, remote models)."""
+
+    text: str
+    tokens: tuple[int, ...] = ()
+    """The sampled token ids, the end-of-sequence token included when it was sampled, no padding."""
+    log_probs: tuple[float, ...] = ()
+    """Log-probability of each token in nats, at the sampling temperature and before `top_p` or `top_k` cut."""
+    finish_reason: str = "stop"
+    """`stop` when the policy ended the text itself, `length` when the token limit did, `skip` when the prompt was
+    too long to be answered, `REFUSAL` when a remote model did not answer."""
+    long_prompt: bool = False
+    """True if the prompt was too long for the policy, and was cut or skipped."""
+    usage: Usage | None = None
+    """Counts of a server, which does not return the tokens themselves."""
+    versions: tuple[int, ...] = ()
+    """Version of the weights that sampled each token: the number of complete updates and warm start steps. Empty
+    unless weights may change while a completion is written."""
+
+    @property
+    def truncated(self) -> bool:
+        """True if the token limit ended the text."""
+        return self.finish_reason == "length"
+
+    @property
+    def num_tokens(self) -> int | None:
+        """Number of sampled tokens; `None` if unknown."""
+        if self.tokens or self.skipped:
+            return len(self.tokens)
+        return None if self.usage is None else self.usage.completion
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """Number of tokens of the prompt, as counted by a server; `None` if unknown."""
+        return None if self.usage is None else self.usage.prompt
+
+    @property
+    def skipped(self) -> bool:
+        """True if the prompt was too long and was not answered."""
+        return self.finish_reason == "skip"
+
+
+SKIPPED = Completion("", finish_reason="skip", long_prompt=True)
+"""Completion of a prompt that is too long, where such prompts are skipped."""
+
+
+class PromptTooLong(ValueError):
+    """A prompt has more tokens than a policy takes; `prompt` identifies its agent and episode."""
+
+    def __init__(self, message: str, prompt: str) -> None:
+        super().__init__(message)
+        self.prompt = prompt
+
+    def __reduce__(self) -> tuple[type[PromptTooLong], tuple[str, str]]:  # for other processes
+        return type(self), (str(self), self.prompt)
 
 
 @runtime_checkable
@@ -174,3 +243,75 @@ def distinct_policies(team: Team) -> dict[str, Policy]:
     for agent, policy in team.items():
         agents.setdefault(id(policy), []).append(agent)
     return {"+".join(names): team[names[0]] for names in agents.values()}
+
+
+# Prompts with the earlier turns of their agent in the episode (`history: chat`)
+
+CHAT = "chat"
+"""`history` of a policy that reads the earlier turns of its agent in the episode."""
+
+
+class DialogueTurn(NamedTuple):
+    """An earlier turn of an agent in its episode."""
+
+    prompt: str
+    answer: Completion
+    """What was played, without log-probabilities."""
+
+
+class Dialogue(str):
+    """A prompt with the earlier turns of its agent in the episode, for policies whose `history` is `chat`.
+
+    It is the text of the newest prompt. Two dialogues are equal if their texts and histories are; a text is equal
+    to each dialogue that ends with it.
+
+    Args:
+        text: The newest prompt.
+        history: The earlier turns, the first one first.
+    """
+
+    history: tuple[DialogueTurn, ...]
+
+    def __new__(cls, text: str, history: Sequence[DialogueTurn] = ()) -> Dialogue:
+        """Return the text with a history."""
+        dialogue = super().__new__(cls, text)
+        dialogue.history = tuple(history)
+        return dialogue
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other) is True and self.history == getattr(
+            other, "history", self.history
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
+def turns_before(prompt: str) -> tuple[DialogueTurn, ...]:
+    """Return the history of a prompt; empty for a plain text."""
+    return prompt.history if isinstance(prompt, Dialogue) else ()
+
+
+def turns_after(prompt: str, answer: Completion) -> tuple[DialogueTurn, ...]:
+    """Return the history after an answer. A skipped prompt is left out, as its policy did not see it."""
+    if answer.skipped:
+        return turns_before(prompt)
+    memory = Completion(answer.text, answer.tokens, finish_reason=answer.finish_reason)
+    return (*turns_before(prompt), DialogueTurn(str(prompt), memory))
+
+
+def to_messages(prompt: str) -> list[dict[str, str]]:
+    """Return a prompt and its history as messages of a chat, each with `role` and `content`."""
+    turns = [
+        {"role": role, "content": text}
+        for turn in turns_before(prompt)
+        for role, text in (("user", turn.prompt), ("assistant", turn.answer.text))
+    ]
+    return [*turns, {"role": "user", "content": str(prompt)}]
+
+
+def reads_history(policy: object) -> bool:
+    """Check whether a policy reads the history of a `Dialogue`."""
+    return bool(policy_attribute(policy, "history") == CHAT)

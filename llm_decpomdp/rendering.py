@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from llm_decpomdp.interfaces import Verdict
-from llm_decpomdp.protocols import Component, Reward
+from llm_decpomdp.interfaces import Component, Reward, Verdict
 from llm_decpomdp.utils.text import plain
 
 if TYPE_CHECKING:

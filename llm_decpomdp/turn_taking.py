@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llm_decpomdp.interfaces import PartError, Turn
-from llm_decpomdp.protocols import Mode
+from llm_decpomdp.interfaces import Mode, PartError, Turn
 
 
 def present_agents(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import llm_decpomdp
-from llm_decpomdp.protocols import Component
+from llm_decpomdp.interfaces import Component
 from llm_decpomdp.registry import accepts_argument, description, registered_ids, spec
 from llm_decpomdp.rendering import describe_reward
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from llm_decpomdp.dialogue import CHAT
 from llm_decpomdp.options import Options, option
+from llm_decpomdp.policy import CHAT
 
 
 class Sampling(Options):

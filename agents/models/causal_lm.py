@@ -21,7 +21,7 @@ from llm_decpomdp.agents.models.features import LoraTrunk
 from llm_decpomdp.agents.models.prompting import PromptEncoder, context_length, end_id
 from llm_decpomdp.agents.models.saving import copy_weights, save_model, save_rounded
 from llm_decpomdp.agents.models.weights import describe_weights, whole
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 
 
 class CausalLM:

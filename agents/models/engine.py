@@ -51,7 +51,7 @@ from llm_decpomdp.agents.models.weights import (
     round_weights,
     weights_as,
 )
-from llm_decpomdp.completion import SKIPPED, Completion
+from llm_decpomdp.policy import SKIPPED, Completion
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.models.kernels import LearnerKernels

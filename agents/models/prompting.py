@@ -32,8 +32,7 @@ from llm_decpomdp.agents.models.control_tokens import (
     is_text,
 )
 from llm_decpomdp.agents.models.dialogues import Message, check_dialogues, text_between
-from llm_decpomdp.completion import Completion, PromptTooLong
-from llm_decpomdp.dialogue import CHAT, DialogueTurn, turns_before
+from llm_decpomdp.policy import CHAT, Completion, DialogueTurn, PromptTooLong, turns_before
 
 RESERVED_VARIABLES = ("messages", "add_generation_prompt")  # always set here
 

@@ -59,8 +59,7 @@ from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.hollow import is_hollow, read_weights
 from llm_decpomdp.agents.models.methods import FixedFormatError, choose_scoring_method
 from llm_decpomdp.agents.models.weights import has_shards, is_shard, whole
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.policy import Policy, Team
+from llm_decpomdp.policy import Completion, Policy, Team
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 """Settings of models with experts: the processes would sum gradients of different experts."""

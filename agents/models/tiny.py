@@ -13,7 +13,7 @@ from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.prompting import PromptEncoder
-from llm_decpomdp.dialogue import CHAT
+from llm_decpomdp.policy import CHAT
 from llm_decpomdp.testing.rules import short
 
 END = "<end>"  # the token that ends a completion, pads, and begins a prompt; it has no text

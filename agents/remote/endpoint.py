@@ -15,9 +15,8 @@ from threading import BoundedSemaphore, Lock, Timer
 from typing import Any
 
 from llm_decpomdp.agents.inference.options import Prompting, Sampling
-from llm_decpomdp.completion import REFUSAL, Completion, Usage
-from llm_decpomdp.dialogue import CHAT, to_messages
 from llm_decpomdp.options import Options, option, option_of
+from llm_decpomdp.policy import CHAT, REFUSAL, Completion, Usage, to_messages
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.validation import unknown

@@ -11,8 +11,7 @@ import numpy as np
 
 from llm_decpomdp.algorithms.learning.advantages import Returns
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.policy import Policy, policy_attribute
+from llm_decpomdp.policy import Completion, Policy, policy_attribute
 
 
 def other_values(

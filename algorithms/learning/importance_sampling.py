@@ -33,8 +33,7 @@ from torch import Tensor
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.learning.losses import mask_terms
 from llm_decpomdp.algorithms.rollouts.rollout import Group
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.policy import Policy, policy_attribute
+from llm_decpomdp.policy import Completion, Policy, policy_attribute
 
 # Log-ratios are clamped to this: e^20 is larger than any useful cap, and far from the overflow of float64.
 LIMIT = 20.0

@@ -32,8 +32,7 @@ from llm_decpomdp.algorithms.learning.passes import (
 from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.rollouts.lanes import in_lanes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.policy import Team, TrainablePolicy, policy_attribute
+from llm_decpomdp.policy import Completion, Team, TrainablePolicy, policy_attribute
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.critics.states import Features

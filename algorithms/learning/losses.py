@@ -17,7 +17,7 @@ from torch import Tensor
 
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 
 Reduction = Callable[[Tensor, Tensor, float | None], Tensor]
 """From terms (G, T), mask (G, T) and a number of tokens, which some reductions ignore, to a scalar."""

@@ -7,9 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from llm_decpomdp.algorithms.learning.advantages import GroupAdvantages
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.dialogue import to_messages
-from llm_decpomdp.policy import TrainablePolicy, policy_attribute
+from llm_decpomdp.policy import Completion, TrainablePolicy, policy_attribute, to_messages
 
 
 def check_passes(policies: Iterable[TrainablePolicy], tokens: int, is_sharded: bool) -> None:

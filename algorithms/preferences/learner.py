@@ -42,8 +42,7 @@ from llm_decpomdp.algorithms.preferences.pairs import (
     rollout_pairs,
 )
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.policy import ReferencedPolicy, Team
+from llm_decpomdp.policy import Completion, ReferencedPolicy, Team
 from llm_decpomdp.seeding import stream
 
 

@@ -25,7 +25,7 @@ from llm_decpomdp.algorithms.learning.advantages import ROUNDING, Returns, retur
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 
 MOST_STARTS = 10_000  # starts of a history: of more, those visited longest ago are forgotten
 

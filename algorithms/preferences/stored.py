@@ -22,9 +22,7 @@ from llm_decpomdp.algorithms.training.rollout_source import (
     TrainBatch,
     UpdateRequest,
 )
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.dialogue import reads_history
-from llm_decpomdp.policy import Team, TrainablePolicy, policy_attribute
+from llm_decpomdp.policy import Completion, Team, TrainablePolicy, policy_attribute, reads_history
 from llm_decpomdp.utils.text import parse_lines
 
 logger = logging.getLogger(__name__)

@@ -13,8 +13,14 @@ from typing_extensions import Protocol, runtime_checkable
 
 from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, reset_branch
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.completion import PromptTooLong
-from llm_decpomdp.policy import Policy, Team, continues_earlier, distinct_policies, policy_attribute
+from llm_decpomdp.policy import (
+    Policy,
+    PromptTooLong,
+    Team,
+    continues_earlier,
+    distinct_policies,
+    policy_attribute,
+)
 from llm_decpomdp.validation import unknown
 
 # Joint samples of a start: a larger plan is refused as a likely mistake.

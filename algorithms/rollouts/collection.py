@@ -49,9 +49,14 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
 )
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.branching import record
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.dialogue import reads_history
-from llm_decpomdp.policy import Policy, Team, policy_attribute, shared_engine
+from llm_decpomdp.policy import (
+    Completion,
+    Policy,
+    Team,
+    policy_attribute,
+    reads_history,
+    shared_engine,
+)
 
 MAX_ROWS = 256  # completions of one batch, unless a single prompt asks for more: bounds its memory
 

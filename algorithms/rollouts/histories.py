@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent
-from llm_decpomdp.dialogue import Dialogue, DialogueTurn, turns_after
+from llm_decpomdp.policy import Dialogue, DialogueTurn, turns_after
 
 
 def add_history(

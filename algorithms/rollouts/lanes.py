@@ -11,8 +11,7 @@ from multiprocessing.pool import ThreadPool
 from typing import TypeVar
 
 from llm_decpomdp.algorithms.rollouts.rollout import TextEnv
-from llm_decpomdp.dialogue import reads_history
-from llm_decpomdp.policy import Policy, Team, policy_attribute, shared_engine
+from llm_decpomdp.policy import Policy, Team, policy_attribute, reads_history, shared_engine
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsFloat
 import numpy as np
 
 from llm_decpomdp.branching import acting_agents, branch, branches_in_threads
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.rollouts.views import View

@@ -9,7 +9,7 @@ from typing import Any
 from llm_decpomdp.algorithms.rollouts.histories import restore_histories
 from llm_decpomdp.algorithms.rollouts.rollout import Completions, Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.views import View
-from llm_decpomdp.completion import Completion, Usage
+from llm_decpomdp.policy import Completion, Usage
 
 Row = Mapping[str, Any]
 

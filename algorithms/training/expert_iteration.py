@@ -28,9 +28,7 @@ from llm_decpomdp.algorithms.training.curriculum import NO_SOLVED
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
 from llm_decpomdp.algorithms.training.sft_data import Demonstration, SFTExample
 from llm_decpomdp.algorithms.training.warm_start import GOLD, WarmStartOptions
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.dialogue import Dialogue, DialogueTurn, reads_history, turns_after
-from llm_decpomdp.policy import Team
+from llm_decpomdp.policy import Completion, Dialogue, DialogueTurn, Team, reads_history, turns_after
 from llm_decpomdp.seeding import stream
 
 logger = logging.getLogger(__name__)

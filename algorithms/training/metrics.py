@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 
 WARM_START, UNTRAINED = BEFORE = ("warm_start", "untrained")
 """Kinds of rows of a warm start: its steps, and an evaluation before it."""

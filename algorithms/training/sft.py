@@ -26,8 +26,7 @@ from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
 from llm_decpomdp.algorithms.training.sft_data import Demonstration, SFTExample, batches
 from llm_decpomdp.algorithms.training.trainer import Trainer
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.policy import Team, TrainablePolicy, policy_attribute
+from llm_decpomdp.policy import Completion, Team, TrainablePolicy, policy_attribute
 
 logger = logging.getLogger(__name__)
 

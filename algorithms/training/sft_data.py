@@ -14,8 +14,8 @@ from typing import Any
 from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, reset_branch
 from llm_decpomdp.algorithms.training.warm_start import GOLD, WarmStartOptions
 from llm_decpomdp.branching import acting_agents, message_turns
-from llm_decpomdp.completion import Completion
 from llm_decpomdp.oracle import answers
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.text import parse_lines
 from llm_decpomdp.validation import unknown

@@ -21,8 +21,8 @@ from llm_decpomdp.algorithms.rollouts.rollout import StepOutcome, step_branches
 from llm_decpomdp.benchmarks.analysis.replay import Replayed
 from llm_decpomdp.benchmarks.evaluation.play import passes
 from llm_decpomdp.branching import require_simultaneous
-from llm_decpomdp.completion import Completion
 from llm_decpomdp.oracle import answers
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
 
 NULL = ""

@@ -12,8 +12,7 @@ from llm_decpomdp.envs.datasets.humaneval import CodeTask
 from llm_decpomdp.envs.datasets.loading import REFERENCE, Remark
 from llm_decpomdp.envs.sandbox import Outcome, Tests, instrument
 from llm_decpomdp.envs.source_code.parsing import find_function
-from llm_decpomdp.interfaces import Task
-from llm_decpomdp.protocols import Role
+from llm_decpomdp.interfaces import Role, Task
 
 SHOWN = 3
 

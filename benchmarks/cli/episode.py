@@ -17,11 +17,18 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_r
 from llm_decpomdp.benchmarks.evaluation import teams
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.dialogue import Dialogue, DialogueTurn, turns_after
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.oracle import answers as answers_of
-from llm_decpomdp.policy import Policy, Seedable, Team, distinct_policies
+from llm_decpomdp.policy import (
+    Completion,
+    Dialogue,
+    DialogueTurn,
+    Policy,
+    Seedable,
+    Team,
+    distinct_policies,
+    turns_after,
+)
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.validation import unknown
 

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.dialogue import CHAT
+from llm_decpomdp.policy import CHAT
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.config.schema import Config

@@ -31,9 +31,16 @@ from llm_decpomdp.algorithms.rollouts.rollout import (
 from llm_decpomdp.algorithms.training.metrics import episode_row, reward_metrics
 from llm_decpomdp.benchmarks.runs.results import sequential_tokens
 from llm_decpomdp.branching import branch, branches_in_threads, seed_noise
-from llm_decpomdp.completion import REFUSAL, Completion
-from llm_decpomdp.dialogue import turns_before
-from llm_decpomdp.policy import Seedable, Team, distinct_policies, policy_attribute, shared_engine
+from llm_decpomdp.policy import (
+    REFUSAL,
+    Completion,
+    Seedable,
+    Team,
+    distinct_policies,
+    policy_attribute,
+    shared_engine,
+    turns_before,
+)
 from llm_decpomdp.seeding import stream
 
 # Policies of this process are not thread-safe.

@@ -16,7 +16,7 @@ from llm_decpomdp.benchmarks.evaluation.play import read_rollout
 from llm_decpomdp.benchmarks.runs.load_config import load_stored_config
 from llm_decpomdp.benchmarks.runs.results import Row, stored_rows, task_name
 from llm_decpomdp.benchmarks.runs.setup import learner_options, team_spec
-from llm_decpomdp.dialogue import to_messages
+from llm_decpomdp.policy import to_messages
 from llm_decpomdp.utils.storage import RunFolder
 
 PHASES = ("train", "eval")

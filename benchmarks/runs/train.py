@@ -28,8 +28,7 @@ from llm_decpomdp.benchmarks.runs.data import skip_long_prompts
 from llm_decpomdp.benchmarks.runs.manifest import write_new_run
 from llm_decpomdp.benchmarks.runs.setup import EditConfig, ResolvedRun, load_policies, resolve
 from llm_decpomdp.benchmarks.runs.warm_start import Demonstrations, load_demonstrations, make_phase
-from llm_decpomdp.completion import PromptTooLong
-from llm_decpomdp.policy import Team
+from llm_decpomdp.policy import PromptTooLong, Team
 from llm_decpomdp.utils.storage import RunFolder
 
 if TYPE_CHECKING:

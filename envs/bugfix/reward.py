@@ -32,8 +32,7 @@ from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission, run_submissions,
 from llm_decpomdp.envs.program_reward import ProgramReward, not_run, warn_about_endless_tests
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.envs.source_code.functions import count_added_tokens, distance
-from llm_decpomdp.interfaces import Verdict
-from llm_decpomdp.protocols import Component
+from llm_decpomdp.interfaces import Component, Verdict
 
 
 @dataclass(frozen=True)

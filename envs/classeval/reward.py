@@ -23,8 +23,7 @@ from llm_decpomdp.envs.program_reward import ProgramReward, not_run, warn_about_
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Tests
 from llm_decpomdp.envs.source_code.classes import Contribution, Merged, attribute_lines, merge
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
-from llm_decpomdp.interfaces import Verdict
-from llm_decpomdp.protocols import Component
+from llm_decpomdp.interfaces import Component, Verdict
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ from llm_decpomdp.envs.program_reward import NOT_CALLED
 from llm_decpomdp.envs.sandbox import Execution, Program, Sandbox
 from llm_decpomdp.envs.source_code.function_extraction import divide_function
 from llm_decpomdp.envs.source_code.parsing import find_function
-from llm_decpomdp.protocols import Component
+from llm_decpomdp.interfaces import Component
 
 POINTS = {
     "aux_defined": 0.04,

@@ -56,8 +56,7 @@ from llm_decpomdp.envs.program_reward import (
 )
 from llm_decpomdp.envs.sandbox import Execution, Outcome, Program, Tests
 from llm_decpomdp.envs.source_code.completion import Reading
-from llm_decpomdp.interfaces import Verdict
-from llm_decpomdp.protocols import Component
+from llm_decpomdp.interfaces import Component, Verdict
 
 COMPONENTS = {
     "aux_defined": Component(

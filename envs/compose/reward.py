@@ -35,8 +35,7 @@ from llm_decpomdp.envs.program_reward import (
 from llm_decpomdp.envs.sandbox import Outcome, Program
 from llm_decpomdp.envs.source_code.completion import Reading
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
-from llm_decpomdp.interfaces import Verdict
-from llm_decpomdp.protocols import Component
+from llm_decpomdp.interfaces import Component, Verdict
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,8 @@ from typing import Any, Protocol, TypeVar
 
 from llm_decpomdp.envs.feedback.experts import Expert, ExpertError, MissingKey, RemoteExpert
 from llm_decpomdp.envs.sandbox import Outcome
-from llm_decpomdp.interfaces import Info, Turn
+from llm_decpomdp.interfaces import Info, Role, Turn
 from llm_decpomdp.options import Options, option
-from llm_decpomdp.protocols import Role
 from llm_decpomdp.validation import unknown
 
 logger = logging.getLogger(__name__)

@@ -26,10 +26,9 @@ from llm_decpomdp.envs.worlds.game import (
 )
 from llm_decpomdp.envs.worlds.grid import EIGHT, Cell
 from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Strategy, each, exploits, only, say
-from llm_decpomdp.interfaces import Task, Verdict
+from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import as_arguments, option
 from llm_decpomdp.picture import panel, picture
-from llm_decpomdp.protocols import Component
 from llm_decpomdp.seeding import stream
 
 # Maps

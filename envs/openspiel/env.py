@@ -36,9 +36,8 @@ from llm_decpomdp.envs.worlds.game import (
     task_fields,
 )
 from llm_decpomdp.envs.worlds.strategies import Strategy
-from llm_decpomdp.interfaces import Task, Verdict
+from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import as_arguments, option
-from llm_decpomdp.protocols import Component
 
 COMPONENTS = {
     "score": Component("Increase of the game's return, scaled from its bounds to 0 and 1.")

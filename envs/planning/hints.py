@@ -17,9 +17,8 @@ from llm_decpomdp.envs.worlds.game import (
     score_verdict,
 )
 from llm_decpomdp.envs.worlds.strategies import Strategy, exploits
-from llm_decpomdp.interfaces import Task, Verdict
+from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import option
-from llm_decpomdp.protocols import Component
 
 CALLER, PLANNER = "caller_0", "planner_0"
 

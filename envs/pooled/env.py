@@ -30,10 +30,9 @@ from llm_decpomdp.envs.worlds.game import (
     world_env,
 )
 from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, each, exploits, only
-from llm_decpomdp.interfaces import Task, Verdict
+from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import as_arguments, option
 from llm_decpomdp.picture import GROUND, panel, picture
-from llm_decpomdp.protocols import Component
 
 # Profiles
 

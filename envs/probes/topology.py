@@ -39,8 +39,7 @@ from llm_decpomdp.envs.probes.parts import (
     probe_task,
 )
 from llm_decpomdp.envs.worlds.game import Completions, Game, Prompts, TurnGameMode, Turns
-from llm_decpomdp.interfaces import Info, Turn, Verdict
-from llm_decpomdp.protocols import Component
+from llm_decpomdp.interfaces import Component, Info, Turn, Verdict
 
 # The horizon
 

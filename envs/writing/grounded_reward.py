@@ -50,8 +50,7 @@ from llm_decpomdp.envs.writing.text_measures import (
     ends_with_sentence,
     transitions,
 )
-from llm_decpomdp.interfaces import Verdict
-from llm_decpomdp.protocols import Component
+from llm_decpomdp.interfaces import Component, Verdict
 
 LEVELS = {
     "structure": 0.5,

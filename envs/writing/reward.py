@@ -27,8 +27,7 @@ from llm_decpomdp.envs.writing.audit import about_writing
 from llm_decpomdp.envs.writing.roles import WritingTeam
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.envs.writing.text_measures import Interval, TextPair, count_tokens, transitions
-from llm_decpomdp.interfaces import Verdict
-from llm_decpomdp.protocols import Component
+from llm_decpomdp.interfaces import Component, Verdict
 
 COMPONENTS = {
     "structure": Component(

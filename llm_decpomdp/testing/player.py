@@ -144,7 +144,7 @@ def _parts_checked() -> Iterator[None]:
         yield
     except PartError as error:
         raise ConformanceError(
-            "the parts of the environment to return what llm_decpomdp/protocols.py says",
+            "the parts of the environment to return what llm_decpomdp/interfaces.py says",
             str(error),
             "It is so for any completions.",
         ) from error

@@ -14,8 +14,7 @@ from functools import partial
 from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.interfaces import Info, Turn, Verdict, evaluate_reward
-from llm_decpomdp.protocols import Mode, Reward, Role
+from llm_decpomdp.interfaces import Info, Mode, Reward, Role, Turn, Verdict, evaluate_reward
 from llm_decpomdp.rendering import notes
 from llm_decpomdp.spaces import MAX_OBSERVATION_LENGTH, UnicodeText
 from llm_decpomdp.validation import check_flags

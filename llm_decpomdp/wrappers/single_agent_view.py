@@ -15,8 +15,15 @@ from pettingzoo import ParallelEnv
 from typing_extensions import Self
 
 from llm_decpomdp.branching import branch, require_simultaneous
-from llm_decpomdp.dialogue import Dialogue, DialogueTurn, reads_history, turns_after
-from llm_decpomdp.policy import Policy, Seedable, policy_attribute
+from llm_decpomdp.policy import (
+    Dialogue,
+    DialogueTurn,
+    Policy,
+    Seedable,
+    policy_attribute,
+    reads_history,
+    turns_after,
+)
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.spaces import UnicodeText
 from llm_decpomdp.validation import unknown

@@ -13,8 +13,8 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.completion import Completion
 from llm_decpomdp.envs.probes.parts import LETTERS
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.seeding import stream
 from studies.hypotheses.hypothesis import Clause, Hypothesis, Measures
 from studies.hypotheses.training import tasks, train, value

@@ -23,10 +23,9 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.completion import Completion
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.probes.parts import ProbeTask
-from llm_decpomdp.policy import Team
+from llm_decpomdp.policy import Completion, Team
 from llm_decpomdp.seeding import stream
 
 

@@ -67,7 +67,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import estimate_text
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_request
 from llm_decpomdp.benchmarks.evaluation.statistics import paired_difference, share
 from llm_decpomdp.benchmarks.evaluation.teams import load_teams
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 
 AUX, MAIN = "aux_0", "main_0"
 ORDER = [

@@ -12,8 +12,7 @@ from llm_decpomdp.agents import Constant, RandomText, tiny_causal_lm
 from llm_decpomdp.agents.partner_pool import PartnerOptions, PartnerPool
 from llm_decpomdp.algorithms.rollouts.collection import sample_groups
 from llm_decpomdp.algorithms.rollouts.play import seed_policies
-from llm_decpomdp.dialogue import reads_history
-from llm_decpomdp.policy import Policy
+from llm_decpomdp.policy import Policy, reads_history
 
 NAMES = ("a", "b", "c")
 

@@ -14,7 +14,7 @@ from pettingzoo import ParallelEnv
 
 from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 
 END = 0  # the end-of-sequence token; token i > 0 is the i-th letter of the alphabet
 

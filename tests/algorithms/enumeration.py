@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from llm_decpomdp.algorithms import Learner, Rollout
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 
 END = 0
 ANSWERS = ("", "a")

@@ -37,7 +37,7 @@ from llm_decpomdp.algorithms.learning.passes import LossItem
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import ALIKE_STARTS, UNEVEN, build, fail, on_call, together
 

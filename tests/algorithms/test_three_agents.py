@@ -19,7 +19,7 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.joint import pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from tests.algorithms.conftest import Script
 
 A, B, END = 1, 2, 0

@@ -81,7 +81,7 @@ def test_links_to_the_checkout_lead_to_pages_of_their_own() -> None:
 def test_linked_files_and_what_they_link_to_become_pages() -> None:
     pages = sources.source_pages([DOCS / "start.md", DOCS / "plugins.md"])
     assert "source/CITATION.cff.md" in pages  # from the README
-    assert "````python\n" in pages["source/llm_decpomdp/protocols.py.md"]
+    assert "````python\n" in pages["source/llm_decpomdp/interfaces.py.md"]
     assert "## `pyproject.toml`" in pages["source/examples/own_package.md"]
 
 

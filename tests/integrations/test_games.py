@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.dialogue import turns_before
 from llm_decpomdp.integrations.games import Games, shared_env, task_ids
+from llm_decpomdp.policy import Completion, turns_before
 from llm_decpomdp.utils import extras
 from tests.foreign_envs import Rendezvous
 from tests.support.commands import call

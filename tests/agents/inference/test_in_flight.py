@@ -18,7 +18,7 @@ from llm_decpomdp.agents.inference.options import Caching, ModelOptions
 from llm_decpomdp.agents.inference.sampler import sample
 from llm_decpomdp.agents.inference.static_cache import sample_static
 from llm_decpomdp.algorithms import ALGORITHMS, Group, Learner, LearnerOptions, Rollout, Start
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from tests.agents.conftest import tiny_model, tiny_tokenizer
 
 TOKENS = 5

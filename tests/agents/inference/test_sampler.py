@@ -38,7 +38,7 @@ from llm_decpomdp.agents.inference.stop_strings import (
     first_stop,
     stop_length,
 )
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from tests.agents.conftest import SIZE, Make
 
 END = 0

@@ -15,8 +15,7 @@ from llm_decpomdp.agents import CausalLM, ModelEngine, load_policy
 from llm_decpomdp.agents.adapters import adapter_policies
 from llm_decpomdp.agents.inference import sampler
 from llm_decpomdp.agents.inference.options import ModelOptions
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.policy import ReferencedPolicy, shared_engine
+from llm_decpomdp.policy import Completion, ReferencedPolicy, shared_engine
 from tests.agents.conftest import Make
 
 LORA = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "down_proj"]}

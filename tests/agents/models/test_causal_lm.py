@@ -9,8 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from llm_decpomdp.agents import CausalLM, ModelEngine, Sampling, load_policy
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.policy import TrainablePolicy
+from llm_decpomdp.policy import Completion, TrainablePolicy
 from tests.agents.conftest import Make
 
 

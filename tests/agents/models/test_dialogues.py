@@ -10,8 +10,16 @@ import pytest
 import torch
 
 from llm_decpomdp.agents import CausalLM, Prompting, Sampling, tiny_causal_lm
-from llm_decpomdp.completion import SKIPPED, Completion, PromptTooLong
-from llm_decpomdp.dialogue import Dialogue, DialogueTurn, reads_history, to_messages, turns_after
+from llm_decpomdp.policy import (
+    SKIPPED,
+    Completion,
+    Dialogue,
+    DialogueTurn,
+    PromptTooLong,
+    reads_history,
+    to_messages,
+    turns_after,
+)
 from tests.agents.models.test_prompting import byte_tokenizer, llama_tokenizer, policy_of
 
 CHATML = (

@@ -11,8 +11,7 @@ from llm_decpomdp.agents import CausalLM, tiny_causal_lm
 from llm_decpomdp.agents.adapters import adapter_policies
 from llm_decpomdp.agents.inference.options import ModelOptions
 from llm_decpomdp.agents.models import features as features_module
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.policy import ReferencedPolicy, policy_attribute
+from llm_decpomdp.policy import Completion, ReferencedPolicy, policy_attribute
 from tests.agents.conftest import Make
 
 TEXTS = ["hello there", "hi", "", "a longer text than the others are"]

@@ -17,7 +17,7 @@ from llm_decpomdp.agents.models import methods
 from llm_decpomdp.agents.models.methods import FixedFormatError, MismatchError, disagreement
 from llm_decpomdp.agents.models.prompting import context_length
 from llm_decpomdp.agents.models.tiny import CharacterEncoder, character_tokenizer
-from llm_decpomdp.completion import Completion, PromptTooLong
+from llm_decpomdp.policy import Completion, PromptTooLong
 from tests.agents.conftest import Make
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz .,:"

@@ -26,8 +26,7 @@ from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.prompting import end_of_turn
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.agents.saved_team import load_saved_team, save_team
-from llm_decpomdp.completion import SKIPPED, PromptTooLong
-from llm_decpomdp.policy import policy_attribute
+from llm_decpomdp.policy import SKIPPED, PromptTooLong, policy_attribute
 from tests.agents.conftest import SIZE, tiny_model, tiny_tokenizer
 
 TEMPLATE = (

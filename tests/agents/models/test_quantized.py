@@ -19,7 +19,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.setup import resolve
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 
 LORA = {"r": 2, "target_modules": "all-linear", "init_lora_weights": False}
 

@@ -13,9 +13,17 @@ pytest.importorskip("openai")
 
 from llm_decpomdp.agents.remote import endpoint
 from llm_decpomdp.agents.remote.endpoint import Endpoint, EndpointError
-from llm_decpomdp.completion import REFUSAL, Completion, Usage
-from llm_decpomdp.dialogue import Dialogue, DialogueTurn, reads_history
-from llm_decpomdp.policy import Policy, Seedable, TrainablePolicy
+from llm_decpomdp.policy import (
+    REFUSAL,
+    Completion,
+    Dialogue,
+    DialogueTurn,
+    Policy,
+    Seedable,
+    TrainablePolicy,
+    Usage,
+    reads_history,
+)
 from tests.chat_server import ChatServer
 from tests.support.processes import python
 

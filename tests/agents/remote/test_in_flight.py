@@ -14,7 +14,7 @@ from llm_decpomdp.agents import CausalLM, Sampling, load_policy
 from llm_decpomdp.agents.remote.in_flight import InFlightSampler, ServedInFlight
 from llm_decpomdp.agents.remote.options import SamplerError, ServerLost
 from llm_decpomdp.agents.remote.server import RunningServer
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from tests.agents.remote.test_sampler import OPTIONS, change, two
 from tests.support.fake_vllm import FakeVllm
 

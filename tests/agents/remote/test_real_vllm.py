@@ -18,7 +18,7 @@ from llm_decpomdp.agents.models.local_models import tiny_model
 from llm_decpomdp.agents.remote.options import PYTHON_VARIABLE, SamplerOptions
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.agents.remote.server import StartedServer, vllm_command, vllm_flags
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from tests.agents.remote.test_sampler import PROMPTS, change, draw, two
 
 pytestmark = [

@@ -22,8 +22,7 @@ from llm_decpomdp.agents.remote.client import ServedWeights
 from llm_decpomdp.agents.remote.options import SamplerError, SamplerOptions, ServerLost
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.agents.remote.server import RunningServer
-from llm_decpomdp.completion import SKIPPED, Completion
-from llm_decpomdp.dialogue import Dialogue, DialogueTurn
+from llm_decpomdp.policy import SKIPPED, Completion, Dialogue, DialogueTurn
 from tests.agents.conftest import tiny_model, tiny_tokenizer
 from tests.support.fake_vllm import FakeVllm
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from studies.hypotheses import training
 from tests.algorithms.conftest import TinyPolicy
 from tests.algorithms.runs import make_team

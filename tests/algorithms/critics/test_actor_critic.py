@@ -21,7 +21,7 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.rollouts.views import View
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from studies.hypotheses.training import Noise
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import HashedParts, reading_team

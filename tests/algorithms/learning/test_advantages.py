@@ -27,7 +27,7 @@ from llm_decpomdp.algorithms.maremax import MAREMAX
 from llm_decpomdp.algorithms.rollouts.joint import cross, pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 
 AGENTS = ("x", "y")
 G = 2

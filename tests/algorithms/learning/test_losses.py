@@ -27,7 +27,7 @@ from llm_decpomdp.algorithms.learning.losses import (
     sequence_sum,
 )
 from llm_decpomdp.algorithms.learning.objectives import OBJECTIVES, is_clipped, objective_terms
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from tests.algorithms.conftest import TinyPolicy, Unigram
 from tests.algorithms.steps import END, MAGRPO, ROWS, A, B, accumulated
 

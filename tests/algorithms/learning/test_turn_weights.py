@@ -29,7 +29,7 @@ from llm_decpomdp.algorithms.rollouts.joint import common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.benchmarks.analysis.credit import Coalition, orders, shapley
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from tests.algorithms.enumeration import (
     Game,
     History,

@@ -13,7 +13,7 @@ from llm_decpomdp.algorithms.preferences.algorithm import PreferenceAlgorithm
 from llm_decpomdp.algorithms.preferences.learner import PreferenceLearner
 from llm_decpomdp.algorithms.preferences.pairs import PreferencePair, rollout_pairs
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Joint, Rollout, Start
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from tests.algorithms.conftest import Recurrent, TinyPolicy, Unigram
 from tests.algorithms.steps import declare
 

@@ -18,7 +18,7 @@ from llm_decpomdp.algorithms.rollouts.collection import align
 from llm_decpomdp.algorithms.rollouts.rollout import Parent, Rollout, Start, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.rollout_source import UpdateRequest
-from llm_decpomdp.completion import SKIPPED
+from llm_decpomdp.policy import SKIPPED
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.preferences.teams import (
     START,

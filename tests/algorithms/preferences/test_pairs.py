@@ -20,7 +20,7 @@ from llm_decpomdp.algorithms.preferences.pairs import (
 from llm_decpomdp.algorithms.rollouts.collection import align
 from llm_decpomdp.algorithms.rollouts.joint import common, cross
 from llm_decpomdp.algorithms.rollouts.rollout import Joint, Parent, Rollout
-from llm_decpomdp.completion import SKIPPED, Completion
+from llm_decpomdp.policy import SKIPPED, Completion
 from tests.algorithms.preferences import teams
 from tests.algorithms.preferences.teams import START, group_of, rollout_of
 

@@ -18,7 +18,7 @@ import torch
 from llm_decpomdp.algorithms.rollout_workers.options import RolloutWorkerError
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
-from llm_decpomdp.completion import PromptTooLong
+from llm_decpomdp.policy import PromptTooLong
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.rollout_workers import worker_states
 from tests.algorithms.runs import Run, build, on_call, rows, weights

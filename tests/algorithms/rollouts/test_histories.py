@@ -20,8 +20,7 @@ from llm_decpomdp.algorithms.training.expert_iteration import ExpertIteration
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously, read_rollout
-from llm_decpomdp.completion import SKIPPED
-from llm_decpomdp.dialogue import Dialogue, turns_before
+from llm_decpomdp.policy import SKIPPED, Dialogue, turns_before
 from llm_decpomdp.wrappers.turn_order import TurnOrderEnv
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.rollout_workers import worker_states

@@ -13,8 +13,7 @@ import pytest
 from llm_decpomdp.algorithms.rollouts.collection import Move, Prompts, collect_rollouts, sampling
 from llm_decpomdp.algorithms.rollouts.play import play_episodes
 from llm_decpomdp.algorithms.rollouts.rollout import Start, TextEnv, Timer
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.policy import Team
+from llm_decpomdp.policy import Completion, Team
 
 STARTS = [Start(seed=number) for number in range(5)]
 

@@ -11,8 +11,7 @@ import torch
 from llm_decpomdp.algorithms import Rollout, RolloutOptions, Start, collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Timer, step_branches
 from llm_decpomdp.branching import branch
-from llm_decpomdp.completion import Completion
-from llm_decpomdp.policy import distinct_policies
+from llm_decpomdp.policy import Completion, distinct_policies
 from tests.algorithms.conftest import Script
 
 

@@ -18,7 +18,7 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts, sample
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from llm_decpomdp.algorithms.training.metrics import reward_metrics
-from llm_decpomdp.completion import SKIPPED, Completion, PromptTooLong
+from llm_decpomdp.policy import SKIPPED, Completion, PromptTooLong
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv, Recurrent, TinyPolicy
 from tests.algorithms.runs import build, make_team

@@ -11,7 +11,7 @@ import pytest
 
 from llm_decpomdp.algorithms.rollouts.collection import sample_groups
 from llm_decpomdp.algorithms.rollouts.lanes import in_lanes
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 
 
 class Far:

@@ -25,9 +25,9 @@ from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
 from llm_decpomdp.algorithms.rollouts.views import View
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
-from llm_decpomdp.completion import Usage
 from llm_decpomdp.envs.probes.known import PROBES
 from llm_decpomdp.envs.probes.parts import MAX_TOKENS
+from llm_decpomdp.policy import Usage
 from llm_decpomdp.utils.storage import read_json_lines
 from studies.hypotheses.training import every_start, value
 from tests.algorithms.conftest import EchoEnv

@@ -18,7 +18,7 @@ from llm_decpomdp.algorithms.rollouts.serialization import from_text, to_text
 from llm_decpomdp.algorithms.training import curriculum
 from llm_decpomdp.algorithms.training.curriculum import CurriculumSource, pass_rate
 from llm_decpomdp.algorithms.training.rollout_source import RolloutSource
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import ROOT, build, require_exact_resume, require_resumed

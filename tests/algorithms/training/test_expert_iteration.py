@@ -12,7 +12,7 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.expert_iteration import EPISODES, ExpertIteration, passes
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv, Recurrent
 from tests.algorithms.runs import Run, build, require_equal, require_resumed, rows, stop, weights

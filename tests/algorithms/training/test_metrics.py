@@ -20,7 +20,7 @@ from llm_decpomdp.algorithms.training.metrics import (
     reward_metrics,
 )
 from llm_decpomdp.algorithms.training.run_log import WarningMonitor
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import reading_team

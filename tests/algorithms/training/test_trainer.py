@@ -15,7 +15,7 @@ from llm_decpomdp.algorithms.rollouts.collection import MAX_ROWS, sample_groups
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import defer_signals
 from llm_decpomdp.algorithms.training.trainer import OutOfMemory, memory_ran_out
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.runs import BATCHES, EVAL_STARTS, Run, build, make_team, on_call, weights

@@ -16,7 +16,7 @@ from llm_decpomdp.benchmarks.cli import main as commands
 from llm_decpomdp.benchmarks.cli.episode import play_episode
 from llm_decpomdp.benchmarks.cli.run_text import outcome
 from llm_decpomdp.benchmarks.config.load import find_config
-from llm_decpomdp.dialogue import turns_before
+from llm_decpomdp.policy import turns_before
 from tests.support.commands import call
 
 LONG = "    return [number for number in range(1, 1000) if number % 3 == 0 and number % 5 == 0 and number != 945]"

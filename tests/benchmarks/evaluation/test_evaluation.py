@@ -26,7 +26,7 @@ from llm_decpomdp.benchmarks.evaluation.folder import (
 from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously, measures, read_rollout
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.runs.results import task_name
-from llm_decpomdp.dialogue import Dialogue, DialogueTurn
+from llm_decpomdp.policy import Dialogue, DialogueTurn
 from llm_decpomdp.utils.storage import FolderInUse, read_json_lines
 from tests.benchmarks.evaluations import rows_of, starts_of
 from tests.support.locks import holder

@@ -19,7 +19,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.export.contents import PAIRS, TRAJECTORIES
 from llm_decpomdp.benchmarks.export.write import FORMATS, export
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import RunFolder, append_json_line, read_json_lines
 from tests.support.commands import call
 from tests.support.processes import ROOT

@@ -22,7 +22,7 @@ from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
 from llm_decpomdp.benchmarks.runs.setup import resolve
-from llm_decpomdp.completion import Completion
+from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.algorithms.preferences import teams
 from tests.benchmarks.runs.conftest import Runs

@@ -86,7 +86,7 @@ def work(folder: Path, arguments: argparse.Namespace) -> None:
     from llm_decpomdp.algorithms.learning.learner import Learner
     from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
     from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
-    from llm_decpomdp.completion import Completion
+    from llm_decpomdp.policy import Completion
 
     processes.initialize(10)
     size, peaks = processes.world_size(), {}
