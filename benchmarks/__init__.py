@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.evaluation.run import evaluate as evaluate
     from llm_decpomdp.benchmarks.evaluation.statistics import compare as compare
     from llm_decpomdp.benchmarks.report.document import write_report as write_report
-    from llm_decpomdp.benchmarks.runs.load_config import load_config as load_config
+    from llm_decpomdp.benchmarks.runs.setup import load_config as load_config
     from llm_decpomdp.benchmarks.runs.train import train as train
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llm_decpomdp import make
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.support.processes import ROOT, python
 

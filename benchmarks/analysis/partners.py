@@ -32,8 +32,7 @@ from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, resolve_requ
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.benchmarks.evaluation.teams import load_teams, locate_team
-from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.benchmarks.runs.setup import load_policies
+from llm_decpomdp.benchmarks.runs.setup import load_config, load_policies
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.storage import RunFolder
 

@@ -26,8 +26,8 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors,
 from llm_decpomdp.benchmarks.evaluation.baselines import TALKING, find_baseline_name
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
 from llm_decpomdp.benchmarks.runs.data import change_of_data, load_envs, pin_commit
-from llm_decpomdp.benchmarks.runs.load_config import ASKS_OUTSIDE, asks_outside, load_stored_config
 from llm_decpomdp.benchmarks.runs.results import Row, stored_rows, task_name
+from llm_decpomdp.benchmarks.runs.setup import ASKS_OUTSIDE, asks_outside, load_stored_config
 from llm_decpomdp.branching import record
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.registry import make

@@ -25,7 +25,7 @@ from llm_decpomdp.benchmarks.evaluation.run import evaluate, refuse_run
 from llm_decpomdp.benchmarks.evaluation.teams import RemoteModel
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.benchmarks.runs.data import warn_of_other_data
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.utils.storage import read_json_lines
 
 OF_THE_TEAM = ("model", "team", "policies")

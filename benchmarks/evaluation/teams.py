@@ -25,8 +25,7 @@ from llm_decpomdp.benchmarks.config.load import merged
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTest
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
-from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.benchmarks.runs.setup import load_policies
+from llm_decpomdp.benchmarks.runs.setup import load_config, load_policies
 from llm_decpomdp.policy import Team, TrainablePolicy, distinct_policies
 
 OPENAI_KEY = "OPENAI_API_KEY"

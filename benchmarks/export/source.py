@@ -13,9 +13,8 @@ from llm_decpomdp.algorithms.learning.advantages import group_advantages, progre
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.play import read_rollout
-from llm_decpomdp.benchmarks.runs.load_config import load_stored_config
 from llm_decpomdp.benchmarks.runs.results import Row, stored_rows, task_name
-from llm_decpomdp.benchmarks.runs.setup import learner_options, team_spec
+from llm_decpomdp.benchmarks.runs.setup import learner_options, load_stored_config, team_spec
 from llm_decpomdp.policy import to_messages
 from llm_decpomdp.utils.storage import RunFolder
 

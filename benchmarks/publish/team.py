@@ -37,8 +37,8 @@ from llm_decpomdp.benchmarks.publish.cards import (
     render,
 )
 from llm_decpomdp.benchmarks.runs.checkpoints import save_checkpoint
-from llm_decpomdp.benchmarks.runs.load_config import load_stored_config
 from llm_decpomdp.benchmarks.runs.results import read_results
+from llm_decpomdp.benchmarks.runs.setup import load_stored_config
 from llm_decpomdp.utils.storage import RunFolder
 
 CONFIG = "training_config.yaml"

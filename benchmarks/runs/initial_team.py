@@ -20,8 +20,7 @@ from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import find_config, read_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.runs.checkpoints import locate, new_folder, save_checkpoint
-from llm_decpomdp.benchmarks.runs.load_config import load_stored_config, validate
-from llm_decpomdp.benchmarks.runs.setup import team_spec
+from llm_decpomdp.benchmarks.runs.setup import load_stored_config, team_spec, validate
 from llm_decpomdp.benchmarks.runs.train import MakeCallback, Result, train
 from llm_decpomdp.utils.storage import RunFolder
 

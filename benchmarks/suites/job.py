@@ -26,7 +26,7 @@ from llm_decpomdp.benchmarks.config.errors import (
 from llm_decpomdp.benchmarks.config.legacy import canonical, flat
 from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.suites.suite import Arm, EvalSize, Suite, is_algorithm
 from llm_decpomdp.utils.storage import RunFolder, write_atomically
 from llm_decpomdp.validation import unknown

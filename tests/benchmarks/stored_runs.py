@@ -15,7 +15,7 @@ from llm_decpomdp.agents.scripted import Scripted
 from llm_decpomdp.algorithms import RolloutOptions, Start, collect_rollouts
 from llm_decpomdp.algorithms.training.metrics import episode_row
 from llm_decpomdp.benchmarks.runs.data import load_envs
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.interfaces import Reward
 from llm_decpomdp.utils.storage import RunFolder, append_json_line
 

@@ -15,7 +15,7 @@ from llm_decpomdp.benchmarks.config.keys import KEYS
 from llm_decpomdp.benchmarks.config.legacy import KEY_OF
 from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.doctor import examine
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, existing
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils import hub

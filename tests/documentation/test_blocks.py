@@ -14,7 +14,7 @@ import tomllib
 import yaml
 
 from llm_decpomdp import make, registry
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.documentation.blocks import NOT_RUN, blocks, reason, units
 from tests.support.packages import EXAMPLE

@@ -19,7 +19,7 @@ from llm_decpomdp import registry
 from llm_decpomdp.benchmarks.cli.command_line import spread
 from llm_decpomdp.benchmarks.cli.main import app
 from llm_decpomdp.benchmarks.config.load import find_config
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from tests.documentation.blocks import blocks, reason
 from tests.support.commands import call
 from tests.support.packages import looked_up_anew, write_example

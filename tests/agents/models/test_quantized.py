@@ -17,8 +17,7 @@ from llm_decpomdp.agents.saved_team import load_saved_team, read_policy_spec, sa
 from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.load import find_config
-from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.benchmarks.runs.setup import resolve
+from llm_decpomdp.benchmarks.runs.setup import load_config, resolve
 from llm_decpomdp.policy import Completion
 
 LORA = {"r": 2, "target_modules": "all-linear", "init_lora_weights": False}

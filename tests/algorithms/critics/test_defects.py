@@ -11,7 +11,7 @@ from llm_decpomdp.algorithms import ALGORITHMS, LearnerOptions, RolloutOptions
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.test_actor_critic import critic, learner, line
 from tests.algorithms.critics.test_critic import chains

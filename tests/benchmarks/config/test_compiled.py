@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.policy_checks import check_compiled
-from llm_decpomdp.benchmarks.runs.load_config import load_config
-from llm_decpomdp.benchmarks.runs.setup import team_spec
+from llm_decpomdp.benchmarks.runs.setup import load_config, team_spec
+from llm_decpomdp.benchmarks.runs.setup_checks import check_compiled
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,12 @@ from llm_decpomdp.benchmarks.evaluation.request import EvalRequest
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.export.write import export
 from llm_decpomdp.benchmarks.report.document import report
-from llm_decpomdp.benchmarks.runs.load_config import load_config, load_stored_config
-from llm_decpomdp.benchmarks.runs.setup import learner_options, team_spec
+from llm_decpomdp.benchmarks.runs.setup import (
+    learner_options,
+    load_config,
+    load_stored_config,
+    team_spec,
+)
 from llm_decpomdp.benchmarks.runs.setup_checks import start_cost
 from llm_decpomdp.branching import is_turn_based
 from llm_decpomdp.registry import accepts_argument, defaults, registered_ids

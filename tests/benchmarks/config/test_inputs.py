@@ -19,7 +19,7 @@ from llm_decpomdp.benchmarks.config.load import (
     read_config,
     shipped,
 )
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.suites.suite import load_suite
 from tests.benchmarks.promises import require
 from tests.support.commands import call

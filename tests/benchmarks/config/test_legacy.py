@@ -16,7 +16,7 @@ from llm_decpomdp.benchmarks.config.legacy import (
     flat,
 )
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 
 NAMED = ("group_size", "train_batch_size", "rollout.rollout_batch_size")
 

@@ -108,7 +108,7 @@ def test_a_dialogue_holds_the_prompts_and_completions_of_all_turns() -> None:
 
 PEAK = """
 import ctypes, gc, sys
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.doctor.memory_plan import ASSUMED, plan_memory
 from llm_decpomdp.benchmarks.runs.train import train
 import torch, peft

@@ -11,7 +11,7 @@ import pytest
 
 from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.benchmarks.runs.train import Result, train
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.conftest import quick_overrides

@@ -11,8 +11,8 @@ import torch
 
 from llm_decpomdp.agents.saved_team import load_saved_team
 from llm_decpomdp.algorithms.training import checkpoint
-from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from tests.benchmarks.runs.conftest import Runs
 from tests.support.commands import call
 

@@ -14,9 +14,8 @@ from llm_decpomdp.agents.partner_pool import PartnerPool
 from llm_decpomdp.agents.saved_team import load_saved_team
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.doctor.device_plan import estimate_devices, plan_lines
-from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.setup import load_policies, resolve
+from llm_decpomdp.benchmarks.runs.setup import load_config, load_policies, resolve
 from llm_decpomdp.policy import distinct_policies
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.conftest import quick_overrides

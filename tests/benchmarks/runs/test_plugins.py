@@ -20,8 +20,8 @@ from llm_decpomdp.benchmarks.evaluation.baselines import (
     find_baseline_name,
 )
 from llm_decpomdp.benchmarks.evaluation.teams import load_stored_team, load_teams
-from llm_decpomdp.benchmarks.runs.load_config import load_config, load_stored_config
 from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.setup import load_config, load_stored_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.benchmarks.suites.job import make_jobs
 from llm_decpomdp.benchmarks.suites.suite import load_suite

@@ -25,10 +25,9 @@ from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_team
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
-from llm_decpomdp.benchmarks.runs.changeable import CHANGEABLE, refuse_other_changes
 from llm_decpomdp.benchmarks.runs.data import load_envs
-from llm_decpomdp.benchmarks.runs.load_config import load_config, load_stored_config
-from llm_decpomdp.benchmarks.runs.resume import resume
+from llm_decpomdp.benchmarks.runs.resume import CHANGEABLE, refuse_other_changes, resume
+from llm_decpomdp.benchmarks.runs.setup import load_config, load_stored_config
 from llm_decpomdp.benchmarks.runs.train import train
 from llm_decpomdp.envs.datasets import loading as sources
 from llm_decpomdp.utils.storage import RunFolder

@@ -16,9 +16,8 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.worker_source import EvaluationBatch
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.runs import workers as worker_module
-from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.setup import resolve
+from llm_decpomdp.benchmarks.runs.setup import load_config, resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
 from llm_decpomdp.benchmarks.runs.workers import make_rollout_worker, make_worker_state
 from llm_decpomdp.utils.storage import read_json_lines

@@ -18,10 +18,9 @@ from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRoll
 from llm_decpomdp.algorithms.rollout_workers.base import RolloutBatch
 from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.runs.load_config import load_config
 from llm_decpomdp.benchmarks.runs.resume import resume
 from llm_decpomdp.benchmarks.runs.samplers import attach_samplers
-from llm_decpomdp.benchmarks.runs.setup import load_policies, resolve
+from llm_decpomdp.benchmarks.runs.setup import load_config, load_policies, resolve
 from llm_decpomdp.benchmarks.runs.train import Result, train
 from llm_decpomdp.benchmarks.runs.workers import make_worker_state
 from llm_decpomdp.utils.storage import read_json_lines

@@ -11,7 +11,7 @@ import pytest
 from llm_decpomdp.agents import load_saved_team
 from llm_decpomdp.algorithms.training.sft_data import draw_share
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.registry import make
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from tests.benchmarks.runs.conftest import Runs

@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from llm_decpomdp.agents.inference import compiled
-from llm_decpomdp.benchmarks.runs.load_config import load_config
+from llm_decpomdp.benchmarks.runs.setup import load_config
 from tools.performance.gpu import __main__ as command
 from tools.performance.gpu import runs, settings, steps, trials
 from tools.performance.gpu.settings import SIZES, GpuSettings, Skipped, StepOutcome, write_model
