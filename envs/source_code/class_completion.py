@@ -52,6 +52,7 @@ METHOD_DECORATORS = ("staticmethod", "classmethod", "property")
 
 _HEADER = re.compile(r"([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(")
 _FUNCTION = re.compile(r"@|(?:async\s+)?def\b")
+_REGISTER = re.compile(r"@[\w.]+\.register\b")
 _IMPORT = re.compile(r"(import|from)\b")
 
 
@@ -252,7 +253,7 @@ class _ClassReader:
 
     def salvage(self, text: str) -> None:
         """Read a block that does not parse method by method, each from its decorators to those of the next."""
-        lines = text.split("\n")
+        lines = _restore_indentation(text.split("\n"))
         for line in lines:
             if _IMPORT.match(line) and isinstance(tree := self.parse(line), ast.Module):
                 self.collect(line, tree.body)
@@ -285,6 +286,21 @@ class _ClassReader:
             )
             end = next(starts, 0)
         return problem or SyntaxProblem("too much code that does not parse", 1, 1)
+
+
+def _restore_indentation(lines: list[str]) -> list[str]:
+    """Return the lines of methods with the indentation of the first header, which stripped completions lose."""
+    first = next((n for n, line in enumerate(lines) if line.strip()), 0)
+    if lines[first] != lines[first].lstrip() or not _HEADER.match(lines[first]):
+        return lines
+    later = (n for n in range(first + 1, len(lines)) if _HEADER.match(lines[n]))
+    end = next(later, first)
+    indent = len(lines[end]) - len(lines[end].lstrip())
+    body = [line for line in lines[first + 1 : end] if line.strip()]
+    # A function within the first one would stand as deep as the body, or directly below the header.
+    if not body or any(len(line) - len(line.lstrip()) <= indent for line in body):
+        return lines
+    return [*lines[:first], " " * indent + lines[first], *lines[first + 1 :]]
 
 
 def _outer_headers(lines: list[str]) -> list[tuple[int, str]]:
@@ -320,4 +336,6 @@ def _extending_decorator(piece: CodeSegment) -> str:
     decorator = piece.code.partition("\n")[0]
     if decorator.startswith(("@overload", "@typing.overload")):
         return OVERLOAD
+    if _REGISTER.match(decorator):
+        return piece.code  # one of several variants, which all keep the name `_`
     return decorator if decorator.startswith(f"@{piece.name}.") else ""

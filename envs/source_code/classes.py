@@ -57,6 +57,8 @@ class Outline:
     """Indentation of the class's body."""
     head: int
     """Line before which imports may be added."""
+    begin: int
+    """First line of the class, decorators included."""
     end: int
     """Last line of the class."""
     taken: frozenset[str]
@@ -100,6 +102,7 @@ def outline(code: str, class_name: str) -> Outline:
         units=units,
         indent=first[: len(first) - len(first.lstrip())],
         head=_head(module),
+        begin=first_line(node),
         end=node.end_lineno or len(lines),
         taken=frozenset(bound_names),
     )
@@ -327,7 +330,9 @@ def merge(outline: Outline, team: tuple[Contribution, ...]) -> Merged:
     result: list[tuple[str, Origin]] = []
     for number, line in enumerate(outline.code.split("\n"), 1):
         if number == outline.head:
-            result += _around(team)
+            result += _imports(team)
+        if number == outline.begin:
+            result += _functions(team)
         result += inserted.get(number, [])
         if number not in dropped:
             result.append((line, None))
@@ -363,8 +368,8 @@ def _lines(
     yield "", None
 
 
-def _around(team: tuple[Contribution, ...]) -> Iterator[tuple[str, Origin]]:
-    """Yield imports and functions outside the class."""
+def _imports(team: tuple[Contribution, ...]) -> Iterator[tuple[str, Origin]]:
+    """Yield the imports, those from the future first."""
     names: set[str] = set()
     imports = [
         (line, member.agent, n) for member in team for n, line in enumerate(member.imports, 1)
@@ -373,6 +378,11 @@ def _around(team: tuple[Contribution, ...]) -> Iterator[tuple[str, Origin]]:
         if line not in names:
             yield line, (agent, number)
         names.add(line)
+
+
+def _functions(team: tuple[Contribution, ...]) -> Iterator[tuple[str, Origin]]:
+    """Yield functions and statements outside the class, which may use the imports of the skeleton."""
+    names: set[str] = set()
     for member in team:
         for piece in member.functions:
             if piece.name not in names:

@@ -366,10 +366,10 @@ class CompletionReader:
         return frozenset(names)
 
     def _is_replaced_helper(self, node: ast.stmt, number: int, functions: Collection[str]) -> bool:
-        """Check whether a statement is an empty function that another block defines."""
+        """Check whether a statement is an empty function that another block, a team-mate or the task defines."""
         if not isinstance(node, FUNCTIONS) or node.name in functions or not is_stub(node):
             return False
-        return self._provider(node.name, {number}) is not None
+        return node.name in self.outer_names or self._provider(node.name, {number}) is not None
 
     def _needed_statements(
         self, texts: list[str], bases: list[int], dropped: Mapping[int, set[int]]

@@ -232,7 +232,9 @@ def needed_names(code: str) -> set[str]:
     while pending:
         table = pending.pop()
         for symbol in table.get_symbols():
-            if symbol.is_referenced() and (table is module or symbol.is_global()):
+            # `global n; n += 1` reads `n`, but is no reference for symtable.
+            read = symbol.is_referenced() or symbol.is_declared_global()
+            if read and (table is module or symbol.is_global()):
                 names.add(symbol.get_name())
         pending += table.get_children()
     return names - bound - BUILTINS

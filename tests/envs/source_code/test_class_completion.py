@@ -88,6 +88,16 @@ def test_a_method_keeps_its_text(completion, code, shape):
     assert piece.code == code
 
 
+@pytest.mark.parametrize(
+    "rest", ["\n\nThey don't need more.\n", "\n    def more(self):\n        return f'{self"]
+)
+def test_a_lost_indentation_of_the_first_line_costs_nothing_beside_text_that_does_not_parse(
+    rest, shape
+):
+    text = indented(f"{AREA}\n\n{SCALED}").lstrip() + rest
+    assert names(text, shape) == ["area", "scaled"]
+
+
 def test_imports_and_functions_are_kept_and_everything_else_is_left_out(shape):
     completion = (
         "from __future__ import annotations\nimport os, math\n\nX = 1\nprint(X)\n\n"

@@ -38,6 +38,27 @@ def test_the_solution_of_one_agent_works_and_keeps_the_base_class_and_the_consta
     )
 
 
+def test_statements_outside_the_class_may_use_the_imports_of_the_skeleton():
+    side = "SIDE = math.sqrt(4)\n\ndef area(self):\n    return SIDE * self.height"
+    assert load(side)(1, 3).area() == 6
+
+
+def test_a_variable_that_a_method_counts_up_is_kept():
+    counted = "calls = 0\n\ndef area(self):\n    global calls\n    calls += 1\n    return 6"
+    assert load(counted)(1, 3).area() == 6
+
+
+def test_all_variants_of_a_dispatched_method_are_kept():
+    variants = (
+        "from functools import singledispatchmethod\n\n"
+        "@singledispatchmethod\ndef size(self, value):\n    return 0\n\n"
+        "@size.register\ndef _(self, value: int):\n    return 1\n\n"
+        "@size.register\ndef _(self, value: str):\n    return 2\n\n"
+        "def area(self):\n    return self.size(3), self.size('a'), self.size(None)\n"
+    )
+    assert load(variants)(1, 3).area() == (1, 2, 0)
+
+
 def test_the_text_of_a_method_is_spliced_in_with_its_comment():
     assert (
         "    def area(self):\n        return self.width * self.height  # both\n"

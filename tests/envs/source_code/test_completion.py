@@ -320,6 +320,16 @@ def test_an_empty_body_is_a_definition_only_where_there_is_no_other(body):
     assert broken.complete and broken.problem is not None
 
 
+def test_an_empty_function_does_not_replace_that_of_a_team_mate():
+    stub = "def aux(x):\n    pass"
+    for completion in (
+        f"{stub}\n\ndef sq(x):\n    return aux(x)",
+        f"```\n{stub}\n```\n```\ndef sq(x):\n    return aux(x)\n```",
+    ):
+        assert "def aux" not in read(completion, "sq", {"aux"}).code
+    assert "def aux" in read(stub, "aux").code
+
+
 @pytest.mark.parametrize(
     ("code", "defined", "returns"),
     [

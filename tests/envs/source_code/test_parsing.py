@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import threading
@@ -11,6 +10,7 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp.envs.coding.feedback import lost_results
+from llm_decpomdp.envs.sandbox import syntax
 from llm_decpomdp.envs.source_code import parsing as code
 from llm_decpomdp.envs.source_code.code_blocks import (
     ATTEMPT,
@@ -31,9 +31,6 @@ from llm_decpomdp.envs.source_code.parsing import (
 )
 from tests.envs.hostile_texts import HOSTILE, SQ
 
-# The package has a function of that name.
-syntax = importlib.import_module("llm_decpomdp.envs.sandbox.instrument")
-
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_process_that_is_forked_while_a_thread_parses_can_parse():
@@ -46,7 +43,7 @@ def test_a_process_that_is_forked_while_a_thread_parses_can_parse():
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(60)
+    assert held.wait(60)
     child = os.fork()
     if child == 0:
         signal.alarm(60)
