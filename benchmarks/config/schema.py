@@ -60,7 +60,7 @@ class EnvConfig(Options):
     the name of one that an installed package announces. An `external.mode` of your own is named likewise."""
     centralized: bool = False
     """Let one policy, `team_0`, read the prompts of all agents and write all their parts in one completion: an
-    upper bound for communication. `num_agents` counts the agents whose parts it writes."""
+    upper bound on what communication can achieve. `num_agents` counts the agents whose parts it writes."""
     channel: dict[str, Any] = field(default_factory=dict)
     """Let agents send each other messages before each turn: options of a channel (docs/wrappers.md), such as
     `{bandwidth: 40, price: 0.001}`. Empty: no channel."""

@@ -1,7 +1,7 @@
 """Centralized teams: one policy reads the prompts of all agents, and writes all their parts in one completion.
 
-An upper bound for communication: the same tasks, the same reward, and nothing that one agent knows and
-another does not. The joint prompt has a section for the prompt of each agent; the joint completion holds the
+An upper bound on what communication can achieve: the same tasks, the same reward, and nothing that one agent knows
+and another does not. The joint prompt has a section for the prompt of each agent; the joint completion holds the
 part of each in tags of its name, such as `<aux_0>...</aux_0>`, and is taken apart before it is judged.
 """
 
