@@ -246,7 +246,7 @@ class PromptEncoder:
                 f"completions begin with what prompts say behind {options.prefill_after!r}"
             )
         if not self.tokenizer.chat_template:
-            words = "prompts are sent as they are, for the model has no chat template"
+            words = "prompts are sent without a chat template, because the model has none"
             return ", ".join([words, *prefill])
         system = self.prompting.system_prompt
         before = "" if system is None else f" after a system prompt of {len(system)} characters"

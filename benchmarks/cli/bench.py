@@ -45,7 +45,7 @@ def bench(
     ] = "local",
     address: Annotated[
         str | None,
-        Option(metavar="HOST:PORT", help="Of the Ray cluster; by default one is started."),
+        Option(metavar="HOST:PORT", help="Address of a Ray cluster; by default, one is started."),
     ] = None,
     trusted_network: TrustedNetwork = False,
     output: Annotated[Path | None, Option(metavar="FOLDER", help="By default runs/SUITE.")] = None,

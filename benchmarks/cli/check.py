@@ -122,7 +122,7 @@ def env(
             check_env(env_id, seed=seed, decentralised=not messages, **arguments)
     except ConformanceError as error:
         raise RunError(f"{env_id} breaks the contract of environments: {error}") from None
-    print(f"{env_id} keeps the contract of environments")
+    print(f"{env_id} passes all checks of check_env")
     give_result({"environment": env_id, "keeps_contract": True})
 
 

@@ -111,7 +111,8 @@ def play_episode(
             observations, rewards, *_ = env.step(actions)
             total += next(iter(rewards.values()))
             print_turn(env, viewer)
-    print(f"episode over: total reward {total:.2f} in {len(env.episode.turns)} turns")
+    turns = len(env.episode.turns)
+    print(f"episode over: total reward {total:.2f} in {turns} turn{'s' * (turns > 1)}")
     if viewer is not None:
         print(f"You saw what {viewer} sees; --all shows the other agents, and the tests.")
 

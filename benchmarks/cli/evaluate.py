@@ -102,7 +102,8 @@ def eval_(
     tasks: Tasks = None,
     samples: Samples = 1,
     k: Annotated[
-        list[int] | None, Option("--k", metavar="K", help="Of pass@k; may be given several times.")
+        list[int] | None,
+        Option("--k", metavar="K", help="Also report pass@K; may be given several times."),
     ] = None,
     greedy: Greedy = False,
     seed: Seed = 0,

@@ -56,7 +56,8 @@ def play(
     file: Annotated[
         list[Path] | None,
         Option(
-            metavar="FILE", help="Read your answer from a file; one for each turn, then you type."
+            metavar="FILE",
+            help="Read your answers from files, one for each turn; after the last file, you type.",
         ),
     ] = None,
     base_url: Annotated[

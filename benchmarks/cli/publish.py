@@ -30,10 +30,10 @@ def export(
         bool, Option("--pairs", help="Preference pairs instead of trajectories.")
     ] = False,
     min_margin: Annotated[
-        float, Option(min=0, help="The least difference in reward of a pair.")
+        float, Option(min=0, help="Minimum difference of the returns of a pair.")
     ] = 0,
     pair_kind: Annotated[
-        str, Option(help="joint, or single for pairs in which one agent alone said otherwise.")
+        str, Option(help="joint, or single for pairs that differ in the completion of one agent.")
     ] = "joint",
     pairs_per_group: Annotated[int, Option(min=1, help="Most pairs of a group.")] = 1,
     card: Annotated[

@@ -108,7 +108,8 @@ def crossplay(
         Argument(metavar="RUN", help="Runs or saved teams.", autocompletion=complete_run),
     ],
     agent: Annotated[
-        str | None, Option(help="Who comes from the column's run; by default the last agent.")
+        str | None,
+        Option(help="The agent that is taken from the column's run; by default the last one."),
     ] = None,
     swap_roles: Annotated[
         bool,

@@ -71,8 +71,8 @@ def check_tasks(config: Config, train: TaskSet, held_out: TaskSet) -> None:
         if not accepts_argument(config.env.id, "split"):
             remedy = f"{config.env.id} takes no split; a family of your own does with an argument `split`"
         logger.warning(
-            "%d of the %d held-out tasks are trained on too, so that what is measured on them says little of "
-            "others: %s",
+            "%d of the %d held-out tasks are trained on too, so that what is measured on them says little "
+            "about other tasks: %s",
             *(len(common), len(held_out), remedy),
         )
 

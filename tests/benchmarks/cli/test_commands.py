@@ -94,7 +94,7 @@ def test_help_names_arguments_by_their_roles(
 
 def test_an_environment_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("check", "env", "probe-turns-v0") == 0
-    assert capsys.readouterr().out == "probe-turns-v0 keeps the contract of environments\n"
+    assert capsys.readouterr().out == "probe-turns-v0 passes all checks of check_env\n"
     assert call("check", "env", "bugfix-v0", "--env-option", "source=nowhere.jsonl") == 2
     assert "nowhere.jsonl" in capsys.readouterr().err
 
@@ -197,7 +197,7 @@ def test_play_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     env.reset(options={"task_id": "HumanEval/2"})
     monkeypatch.setattr("sys.stdin", io.StringIO(answers(env).reference("main_0") + "\n.\n"))
     assert call(*"play humaneval-v0 --num-agents 1 --task-id HumanEval/2".split()) == 0
-    assert "total reward 2.10 in 1 turns" in capsys.readouterr().out
+    assert "total reward 2.10 in 1 turn" in capsys.readouterr().out
 
 
 WATCH = "play bugfix-v0 --seed 1 --num-turns 1 --policy"
@@ -245,7 +245,7 @@ def test_gold_plays_families_to_full_marks(family: str, capsys: pytest.CaptureFi
     assert call("play", *family.split(), *"--source bundled --seed 7 --policy gold".split()) == 0
     shown = capsys.readouterr().out
     assert "answers" in shown and "verdict" in shown
-    assert f"total reward {FAMILIES[family]:.2f} in 1 turns" in shown
+    assert f"total reward {FAMILIES[family]:.2f} in 1 turn" in shown
 
 
 def test_doctor_tries_the_sandbox_and_names_gaps(capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,7 +156,7 @@ def test_a_model_without_a_template_is_said_to_be_asked_as_it_is(
     more = ["evaluation.num_tasks=0", "output.report=false", "model.shared=true"]
     with caplog.at_level(logging.INFO, "llm_decpomdp"):
         runs.train(*more)
-    told = "prompts are sent as they are, for the model has no chat template"
+    told = "prompts are sent without a chat template, because the model has none"
     assert caplog.messages.count(f"aux_0+main_0: {told}") == 1
     with pytest.raises(RunError, match="has no chat template that would read system_prompt"):
         again = [*quick, *more, "output.name=other", "model.system_prompt=x"]
