@@ -67,7 +67,7 @@ def test_a_system_prompt_and_variables_go_through_the_template() -> None:
     assert said == (
         "prompts are user messages of the chat template after a system prompt of 3 characters, mood='calm'"
     )
-    assert "sent as they are" in asked(None).encoder.describe()
+    assert "sent without a chat template" in asked(None).encoder.describe()
 
 
 @pytest.mark.parametrize(
