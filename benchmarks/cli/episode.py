@@ -112,7 +112,7 @@ def play_episode(
             total += next(iter(rewards.values()))
             print_turn(env, viewer)
     turns = len(env.episode.turns)
-    print(f"episode over: total reward {total:.2f} in {turns} turn{'s' * (turns > 1)}")
+    print(f"episode over: total reward {total:.2f} in {turns} turn{'s' * (turns != 1)}")
     if viewer is not None:
         print(f"You saw what {viewer} sees; --all shows the other agents, and the tests.")
 

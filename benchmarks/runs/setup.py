@@ -1,4 +1,4 @@
-"""The setup of a run: environments, team, options and the schedule of starts, before any model is loaded."""
+"""The setup of a run before any model is loaded: checked configuration, environments, team, options and starts."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ class _ClassReader:
 
 
 def _restore_indentation(lines: list[str]) -> list[str]:
-    """Return the lines of methods with the indentation of the first header, which stripped completions lose."""
+    """Indent the first header like the next one; a completion that was stripped has lost this indentation."""
     first = next((n for n, line in enumerate(lines) if line.strip()), 0)
     if lines[first] != lines[first].lstrip() or not _HEADER.match(lines[first]):
         return lines
@@ -332,10 +332,13 @@ def _is_method(function: FunctionNode, outline: Outline) -> bool:
 
 
 def _extending_decorator(piece: CodeSegment) -> str:
-    """Return the decorator by which a definition builds on another one of its name; empty if it does not."""
+    """Return a key: of the definitions of one name with equal keys, the last one counts.
+
+    It is empty for a definition that stands alone, and the decorator of one that builds on another of its name.
+    """
     decorator = piece.code.partition("\n")[0]
     if decorator.startswith(("@overload", "@typing.overload")):
         return OVERLOAD
     if _REGISTER.match(decorator):
-        return piece.code  # one of several variants, which all keep the name `_`
+        return piece.code  # all variants of a dispatched method count, and all are called `_`
     return decorator if decorator.startswith(f"@{piece.name}.") else ""

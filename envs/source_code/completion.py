@@ -13,8 +13,9 @@ The rule, which all families of code share:
 4. The code is the block of that definition. Statements of other blocks come before it: imports, functions, classes
    and assignments that bind a name which it reads, and the statements that these need in turn. Names that the task
    or team-mates bind are not taken from other blocks.
-5. Two kinds of statements are removed from the block: definitions that the chosen definition replaces, and text,
-   which only looks names up (`Done`, `Complexity: O(n)`; see `Statement.is_prose`). All other statements run.
+5. Three kinds of statements are removed from the block: definitions that the chosen definition replaces, functions
+   with an empty body that another block, the task or a team-mate defines, and text, which only looks names up
+   (`Done`, `Complexity: O(n)`; see `Statement.is_prose`). All other statements run.
 
 So an answer that is one block of code, defines the function once and holds no text is `Reading.code` as it stands.
 
