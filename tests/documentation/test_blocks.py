@@ -154,12 +154,23 @@ def test_every_yaml_is_read_by_its_kind(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_row_of_a_problem_file_is_a_problem(folder: Path) -> None:
-    (block,) = blocks("json")
+    block = next(block for block in blocks("json") if block.page == "data.md")
     (folder / "problems.jsonl").write_text(json.dumps(json.loads(block.text)))
     env = make("coophumaneval-v0", source="problems.jsonl", split="all", num_turns=1)
     env.reset(seed=0)
     _, rewards, *_ = env.step(env.roles and {r.agent: r.reference(env.task) for r in env.roles})
     assert set(rewards.values()) == {4.0}
+
+
+def test_the_row_of_a_file_of_couplets_is_a_couplet(folder: Path) -> None:
+    row = next(block for block in blocks("json") if block.page == "plugins.md")
+    code = next(block for block in blocks("python") if "def load_tasks" in block.text)
+    (folder / "couplets.jsonl").write_text(json.dumps(json.loads(row.text)))
+    page: dict[str, Any] = {}
+    exec(code.text, page)
+    (task,) = page["load_tasks"]("couplets.jsonl", "train").tasks
+    reward = make("own_family:couplet-v0", num_turns=1).reward
+    assert reward(task, task.references).solved
 
 
 def test_the_entry_points_are_those_of_the_example_package() -> None:
