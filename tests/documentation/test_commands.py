@@ -57,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     shutil.copy(ROOT / "examples" / "own_family.py", tmp_path)
     for name, source in OWN.items():
         shutil.copy(ROOT / "benchmarks" / "configs" / source, tmp_path / name)
-    (row,) = blocks("json")
+    row = next(block for block in blocks("json") if block.page == "data.md")
     rows = (row.text.strip().replace("mine/0", f"mine/{number}") for number in range(8))
     (tmp_path / "problems.jsonl").write_text("\n".join(rows))
     monkeypatch.chdir(tmp_path)
