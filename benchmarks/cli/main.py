@@ -6,6 +6,7 @@ imported by the command that is run, so that help and completion are fast.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
@@ -115,7 +116,10 @@ def command_name(function: Callable[..., None]) -> str:
 
 def add_command(group: typer.Typer, name: str, function: Callable[..., None], **about: Any) -> None:
     """Add a command with the options of all commands."""
-    group.command(name, cls=Command, **about)(
+    # typer would keep the line breaks within later paragraphs of a docstring.
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    group.command(name, cls=Command, help=text, **about)(
         with_output_options(function, has_result=function in WITH_RESULTS)
     )
 

@@ -92,6 +92,21 @@ def test_help_names_arguments_by_their_roles(
     assert "<list" not in text and "<bool>" not in text and "<path>" not in text
 
 
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_fills_its_lines(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert call("demo", "--help") == 0
+    shown = Text.from_ansi(capsys.readouterr().out).plain
+    lines = [line.strip() for line in shown[shown.index("It trains a pair") :].splitlines()]
+    lines = lines[: lines.index("")]
+    assert lines[-1].endswith("to be played with.")
+    for line, following in zip(lines, lines[1:], strict=False):
+        # The margins are one column each.
+        assert len(f"{line} {following.split()[0]}") > columns - 2
+
+
 def test_an_environment_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("check", "env", "probe-turns-v0") == 0
     assert capsys.readouterr().out == "probe-turns-v0 passes all checks of check_env\n"
