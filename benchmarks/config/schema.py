@@ -85,8 +85,8 @@ class DatasetConfig(Options):
     eval_source: str | None = None
     """Source of the held-out problems, if not `source`: then all of them, unless `eval_split` says which."""
     train_split: str = "test[16:]"
-    """Problems to train on, such as `train`, `test[16:]` or `test[:50%]`. A file of your own is `train`,
-    `test` and `all`, each the whole of it."""
+    """Problems to train on, such as `train`, `test[16:]`, `test[:50%]` or `train+validation`. In a file of your
+    own, `train`, `test` and `all` each have all rows."""
     eval_split: str = "test[:16]"
     """Held-out problems."""
 

@@ -34,7 +34,8 @@ class CodingOptions(CodeOptions):
     num_agents: int = 2
     """N for `aux_0` to `aux_{N-2}` and `main_0`; 1 for `main_0` alone."""
     split: str = "test"
-    """Such as `test`, `test[16:]` or `test[:50%]`; for MBPP see `llm_decpomdp.envs.datasets.mbpp`."""
+    """Such as `test`, `test[16:]`, `test[:50%]` or `train+test[16:]`; for MBPP see
+    `llm_decpomdp.envs.datasets.mbpp`."""
     roles: Mapping[str, Any] | None = None
     """Agents that are to have another name or first prompt, such as `{"aux_0": {"name": "helper_0", "template":
     "helper.txt"}}`; `llm_decpomdp.envs.coding.templates` lists a template's fields."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -112,7 +113,8 @@ def load(
 
     Args:
         dataset: The data set.
-        split: A split's name, with an optional slice: `test`, `test[16:]`, `test[:50%]`.
+        split: A split's name, with an optional slice: `test`, `test[16:]`, `test[:50%]`; or several of them joined
+            by `+`, as in the `datasets` library: `train+validation`.
         source: `auto`, `hub`, `bundled`, the path of a JSONL, JSON or Parquet file, or `hub@COMMIT`.
         exclude_known_issues: Whether to leave out tasks with known errors, after slicing.
 
@@ -121,37 +123,29 @@ def load(
             field.
         ConnectionError: If `source` is `hub` and the hub cannot be reached.
     """
-    name, begin, end = parse_split(split, dataset.available_splits(source))
-    split_rows = _find(dataset, name, source)
-    # All rows are parsed before slicing, so that `index` is the position in the whole set.
-    tasks = split_rows.tasks
-    sliced = tasks[slice(*(_position(bound, len(tasks), split) for bound in (begin, end)))]
-    if not sliced:
-        whole = "train, test or all" if is_path(source) else name
-        remedy = f"{whole} takes all of them, {name}[:50%] the first half"
-        if not tasks:
-            remedy = (
-                "all takes those of every split" if dataset.find_split else "the file holds none"
-            )
-        raise ValueError(
-            f"split {split!r} of {dataset.name} ({split_rows.source}) is empty: it has {len(tasks)} rows; {remedy}"
-        )
+    parts = parse_split(split, dataset.available_splits(source))
+    rows = {name: _find(dataset, name, source) for name, *_ in parts}
+    origin = rows[parts[0][0]]
+    sliced = [task for part in parts for task in _slice(rows[part[0]], *part, is_path(source))]
+    repeated = [task_id for task_id, n in Counter(t.task_id for t in sliced).items() if n > 1]
+    if repeated:
+        raise ValueError(f"the parts of split {split!r} overlap: {repeated[0]!r} is in two of them")
     # After slicing, so that `test[:50%]` has the same rows with and without the exclusion.
     excluded = {t.task_id: t.known_issue for t in sliced if t.known_issue and exclude_known_issues}
     tasks = [task for task in sliced if task.task_id not in excluded]
     if not tasks:
         raise ValueError(
-            f"split {split!r} of {split_rows.source} holds nothing but tasks with known issues"
+            f"split {split!r} of {origin.source} holds nothing but tasks with known issues"
         )
     if is_path(source):
         _warn_remarks(tasks)
-    stand_in = dataset.stand_in and split_rows.source == "bundled"
+    stand_in = dataset.stand_in and origin.source == "bundled"
     return TaskSet(
         tuple(tasks),
         dataset.name,
-        split_rows.source,
+        origin.source,
         split,
-        split_rows.revision,
+        origin.revision,
         stand_in,
         excluded,
     )
@@ -162,31 +156,63 @@ def is_path(source: str | os.PathLike[str]) -> bool:
     return str(source) not in (*SOURCES, PACKAGE) and not str(source).startswith(AT_A_COMMIT)
 
 
-def parse_split(split: str, valid: Iterable[str]) -> tuple[str, str | None, str | None]:
-    """Return the name and the two bounds of a split such as `test[16:]`.
+def parse_split(split: str, valid: Iterable[str]) -> list[tuple[str, str | None, str | None]]:
+    """Return the name and the two bounds of each part of a split such as `train+test[16:]`.
 
     Percentages are those of the `datasets` library where it accepts them.
 
     Raises:
-        ValueError: If the text has another form, the split does not exist, a percentage is over 100, or one bound
+        ValueError: If the text has another form, a split does not exist, a percentage is over 100, or one bound
             is a percentage and the other a number of rows.
     """
-    match = re.fullmatch(r"(\w+)(?:\[(-?\d+%?)?:(-?\d+%?)?\])?", str(split))
+    return [_parse_part(part.strip(), valid) for part in str(split).split("+")]
+
+
+def _parse_part(part: str, valid: Iterable[str]) -> tuple[str, str | None, str | None]:
+    match = re.fullmatch(r"(\w+)(?:\[(-?\d+%?)?:(-?\d+%?)?\])?", part)
     if match is None:
-        raise ValueError(f"split must look like 'test', 'test[16:]' or 'test[:50%]', got {split!r}")
+        raise ValueError(
+            f"split must look like 'test', 'test[16:]', 'test[:50%]' or 'train+test[16:]', got {part!r}"
+        )
     name, begin, end = match.groups()
     if name not in valid:
         raise ValueError(unknown("split", name, valid))
     bounds = [bound for bound in (begin, end) if bound is not None]
     shares = [bound for bound in bounds if bound.endswith("%")]
     if shares and len(shares) < len(bounds):
-        raise ValueError(f"both bounds of a split must be rows, or both percentages, got {split!r}")
+        raise ValueError(f"both bounds of a split must be rows, or both percentages, got {part!r}")
     for share in shares:
         if abs(int(share[:-1])) > 100:
             raise ValueError(
-                f"a percentage of a split must lie in [-100%, 100%], got {share} in {split!r}"
+                f"a percentage of a split must lie in [-100%, 100%], got {share} in {part!r}"
             )
     return name, begin, end
+
+
+def _slice(
+    rows: _Split, name: str, begin: str | None, end: str | None, own_file: bool
+) -> list[Task]:
+    """Return the tasks between two bounds of a split.
+
+    Raises:
+        ValueError: If a row is bad, or there is no such task.
+    """
+    # All rows are parsed before slicing, so that `index` is the position in the whole set.
+    tasks = rows.tasks
+    part = name if begin is end is None else f"{name}[{begin or ''}:{end or ''}]"
+    sliced = tasks[slice(*(_position(bound, len(tasks), part) for bound in (begin, end)))]
+    if sliced:
+        return sliced
+    if tasks:
+        whole = "train, test or all" if own_file else name
+        remedy = f"{whole} takes all of them, {name}[:50%] the first half"
+    else:
+        remedy = (
+            "all takes those of every split" if rows.dataset.find_split else "the file holds none"
+        )
+    raise ValueError(
+        f"split {part!r} of {rows.dataset.name} ({rows.source}) is empty: it has {len(tasks)} rows; {remedy}"
+    )
 
 
 def _position(bound: str | None, length: int, split: str) -> int | None:

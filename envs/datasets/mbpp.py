@@ -12,7 +12,8 @@ asserts call, with the parameters of the reference.
 | `prompt`     | 1 to 10    | 7    | examples in prompts    |
 | `all`        |            | 427  | audits                 |
 
-CoMLRL trains on `test[15:65]` and evaluates on `test[:15]`. To keep both apart, train on `train`.
+CoMLRL trains on `test[15:65]` and evaluates on `test[:15]`. To keep both apart, train on `train`. For more
+training problems, train on `train+validation+test[64:]` and evaluate on `test[:64]`.
 
 A file holds the rows of all splits. The split of a row is its field `split`, or else that of its task id; a row
 without either belongs to all splits.

@@ -238,6 +238,8 @@ def test_the_hubs_data_has_its_own_splits_alone():
         ("test[50%:]", [2, 3]),
         ("test[25%:75%]", [1, 2]),
         ("test[2:99]", [2, 3]),
+        ("test[3:]+test[:2]", [3, 0, 1]),
+        ("train[:25%] + test[75%:]", [0, 3]),
     ],
 )
 def test_a_split_is_sliced_and_keeps_the_rows_own_numbers(own, split, expected):
@@ -283,7 +285,8 @@ REFUSED = [
     (r"must lie in \[-100%, 100%\], got -?\d+%", ["test[:200%]", "test[101%:]", "test[-120%:]"]),
     ("both bounds of a split must be rows, or both percentages", ["test[1:50%]", "test[10%:3]"]),
     ("split must look like", ["", "test[", "test[1]", "test[a:]", "test[1:2:3]", "test[1.5:]"]),
-    (r"unknown split 'tets'; did you mean 'test'\?", ["tets[:5]"]),
+    ("or 'train\\+test\\[16:\\]', got ''", ["test+", "+test", "test++test"]),
+    (r"unknown split 'tets'; did you mean 'test'\?", ["tets[:5]", "test[5:]+tets[:5]"]),
 ]
 
 
@@ -303,8 +306,27 @@ def test_an_empty_slice_is_refused(own, split):
         load(HUMANEVAL, "test[500:]", "bundled")
 
 
-def test_a_split_is_parsed_into_its_name_and_bounds():
-    assert parse_split("train[1:]", ("test", "train")) == ("train", "1", None)
+def test_a_split_is_parsed_into_the_names_and_bounds_of_its_parts():
+    parts = [("train", "1", None), ("test", None, None)]
+    assert parse_split("train[1:]+test", ("test", "train")) == parts
+
+
+def test_joined_splits_have_the_tasks_of_each_as_in_datasets():
+    joined = [task.task_id for task in load(MBPP, "validation+train", "bundled").tasks]
+    single = [load(MBPP, split, "bundled").tasks for split in ("validation", "train")]
+    assert joined == [task.task_id for tasks in single for task in tasks]
+
+
+def test_parts_of_a_split_that_overlap_are_refused(own):
+    with pytest.raises(
+        ValueError, match=r"the parts of split 'test\[:2\]\+test\[1:\]' overlap: 'own"
+    ):
+        load(HUMANEVAL, "test[:2]+test[1:]", own)
+
+
+def test_an_empty_part_of_a_split_is_refused(own):
+    with pytest.raises(ValueError, match=r"split 'test\[4:\]' of .* is empty"):
+        load(HUMANEVAL, "test[:2]+test[4:]", own)
 
 
 # Tasks that are known to be wrong
