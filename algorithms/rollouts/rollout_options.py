@@ -141,9 +141,9 @@ class TrainerOptions(RolloutOptions, StorageOptions):
         """Check whether an evaluation follows `update`, of `total`; 0 stands for before the first."""
         return update in (0, total) or bool(self.eval_every and update % self.eval_every == 0)
 
-    def evaluations(self, total: int) -> int:
-        """Return the number of evaluations of a run of `total` updates."""
-        return sum(self.evaluates(update, total) for update in range(total + 1))
+    def evaluations(self, total: int, first: int = 0) -> int:
+        """Return the number of evaluations of a run of `total` updates, from that after update `first` on."""
+        return sum(self.evaluates(update, total) for update in range(first, total + 1))
 
 
 def check_scores(scores: RewardScoreOptions, rollouts: RolloutOptions) -> None:

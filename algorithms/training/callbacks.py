@@ -2,10 +2,11 @@
 
 The order of one update, and what each hook may rely on:
 
-1. `on_optimizer_step`: weights have changed. What learns besides the policies changes here, and may add metrics.
-2. `on_log`: the row of the update is written.
-3. `on_update_end`: weights, state and rows are those of one complete update. Signals wait until here.
-4. `on_step_end`: checkpoints and evaluations, which may be interrupted.
+1. `on_step_begin`: nothing of the update is sampled by this process yet.
+2. `on_optimizer_step`: weights have changed. What learns besides the policies changes here, and may add metrics.
+3. `on_log`: the row of the update is written.
+4. `on_update_end`: weights, state and rows are those of one complete update. Signals wait until here.
+5. `on_step_end`: checkpoints and evaluations, which may be interrupted.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class TrainerCallback:
 
     def on_train_begin(self, trainer: Trainer) -> None:
         """Before the first update of this session."""
+
+    def on_step_begin(self, trainer: Trainer) -> None:
+        """Before an update."""
 
     def on_optimizer_step(self, trainer: Trainer, batch: TrainBatch, row: dict[str, Any]) -> None:
         """Weights have changed.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from statistics import fmean
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
@@ -32,6 +34,9 @@ logger = logging.getLogger(__name__)
 Row = Mapping[str, Any]
 """A row of `metrics.jsonl`."""
 
+RECENT = 50
+"""Number of the newest updates, and of the newest evaluations, whose durations give the remaining time."""
+
 
 class RunLog(TrainerCallback):
     """Writes `metrics.jsonl` and `episodes.jsonl`, in the first of several processes alone.
@@ -46,7 +51,8 @@ class RunLog(TrainerCallback):
         self._lock = ExitStack()
         self._bar = _progress_bar(progress if processes.rank() == 0 else False)
         self._monitor = WarningMonitor()
-        self._begin, self._made = time.perf_counter(), 0  # of the updates of this session
+        self._begin = 0.0  # of the update or the evaluation that is next in the log
+        self._seconds = {kind: deque[float](maxlen=RECENT) for kind in ("train", "eval")}
         self._resumed = False
 
     def on_init_end(self, trainer: Trainer) -> None:
@@ -67,6 +73,15 @@ class RunLog(TrainerCallback):
                 f"{self.folder.path} already holds a run: resume it or choose another folder"
             )
         self._bar.start()
+        self._begin = time.perf_counter()
+
+    def on_step_begin(self, trainer: Trainer) -> None:
+        """Note when the update begins."""
+        self._begin = time.perf_counter()
+
+    def on_step_end(self, trainer: Trainer) -> None:
+        """Note when an evaluation after this step would begin."""
+        self._begin = time.perf_counter()
 
     def on_save(self, trainer: Trainer) -> None:
         """Note that the rows are those of this run, which may go on."""
@@ -89,23 +104,28 @@ class RunLog(TrainerCallback):
         if "reward_mean" not in row:  # a step of supervised learning
             return
         notes = [f"mean reward {row['reward_mean']:.3f}"]
+        if kind in self._seconds:
+            self._seconds[kind].append(time.perf_counter() - self._begin)
         if kind == "train":
-            self._made += 1
             doubts, speed = _doubts(row), f"{row['tokens_per_second']:.0f} tokens/s"
-            note = ", ".join([f"reward {row['reward_mean']:.3f}", speed, *doubts])
+            left = self._time_left(trainer, update)
+            note = ", ".join([f"reward {row['reward_mean']:.3f}", speed, *doubts, *left])
             self._bar.update(self._task, advance=1, note=note)
-            notes += [*doubts, *self._time_left(trainer.total - update)]
-        elif not self._made:
-            # The pace is measured from here: the first evaluation belongs to no update.
-            self._begin = time.perf_counter()
+            notes += [*doubts, *left]
         logger.info("update %d, %s: %s", update, kind, ", ".join(notes))
         if kind in ("train", "eval"):
             self._monitor.observe(row)
 
-    def _time_left(self, updates: int) -> list[str]:
-        """Estimate the time of the remaining updates at the pace so far, with the evaluations between them."""
-        pace = (time.perf_counter() - self._begin) / self._made
-        return [f"about {duration(pace * updates)} left"] if updates else []
+    def _time_left(self, trainer: Trainer, update: int) -> list[str]:
+        """Estimate the time of the updates and evaluations after `update`; pages and checkpoints take little."""
+        updates = trainer.total - update
+        if not updates:
+            return []
+        seconds = updates * fmean(self._seconds["train"])
+        if self._seconds["eval"]:
+            evaluations = trainer.options.evaluations(trainer.total, first=update)
+            seconds += evaluations * fmean(self._seconds["eval"])
+        return [f"about {duration(seconds)} left"]
 
     def on_resume(self, trainer: Trainer) -> None:
         """Drop the rows after the checkpoint: of an update or, before the first, of a step of the warm start."""
@@ -157,9 +177,7 @@ def _progress_bar(show: bool | None) -> Progress:
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
         console=Console(stderr=True),
-        speed_estimate_period=600,  # seconds, as an update may take minutes
         disable=not (sys.stderr.isatty() if show is None else show),
     )
 

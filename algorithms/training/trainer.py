@@ -146,6 +146,7 @@ class Trainer:
         self.notify("on_train_begin")
         while self.learner.updates < self.total:
             self.activity = f"update {self.learner.updates + 1}"
+            self.notify("on_step_begin")
             self._run_update()
             self.notify("on_step_end")
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start
+from llm_decpomdp.algorithms.training import run_log
+from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.in_flight import version_metrics
 from llm_decpomdp.algorithms.training.metrics import (
     WARNING_UPDATES,
@@ -22,6 +24,7 @@ from llm_decpomdp.algorithms.training.metrics import (
 from llm_decpomdp.algorithms.training.run_log import WarningMonitor
 from llm_decpomdp.policy import Completion
 from llm_decpomdp.utils.storage import read_json_lines
+from llm_decpomdp.utils.text import duration
 from tests.algorithms.conftest import EchoEnv
 from tests.algorithms.critics.readers import reading_team
 from tests.algorithms.preferences.teams import lexical, recurrent
@@ -202,12 +205,41 @@ def test_a_run_that_cannot_learn_says_so(tmp_path: Path, caplog: pytest.LogCaptu
     assert 0 <= summary["cut_off"] <= 1
 
 
-def test_lines_say_how_long_it_will_take(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+class Clock(TrainerCallback):
+    """A clock of which an update takes 10 s, and a page after it 1000 s."""
+
+    seconds = 0.0
+
+    def perf_counter(self) -> float:
+        return self.seconds
+
+    def on_optimizer_step(self, *_: object) -> None:
+        self.seconds += 10
+
+    def on_step_end(self, *_: object) -> None:
+        self.seconds += 1000
+
+
+def test_lines_say_how_long_updates_and_evaluations_will_take(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(run_log, "time", clock)
+
+    class Slow(EchoEnv):
+        def step(self, actions: dict[str, str]) -> Any:
+            clock.seconds += 100
+            return super().step(actions)
+
+    trainer = build(tmp_path, EIGHT, eval_env=Slow(1), eval_starts=EIGHT[0], eval_every=3)
+    trainer.callbacks.append(clock)
     with caplog.at_level(logging.INFO, "llm_decpomdp"):
-        build(tmp_path, EIGHT, team=make_team()).run_updates()
+        trainer.run_updates()
     lines = [line for line in caplog.messages if ", train: " in line]
-    assert len(lines) == 8
-    assert all(line.endswith(" left") and ", about " in line for line in lines[:-1])
+    # Evaluations follow the updates 3, 6 and 8.
+    expected = [70 + 300, 60 + 300, 50 + 300, 40 + 200, 30 + 200, 20 + 200, 10 + 100]
+    ends = [f", about {duration(seconds)} left" for seconds in expected]
+    assert all(line.endswith(end) for line, end in zip(lines[:-1], ends, strict=True))
     assert not lines[-1].endswith(" left")
 
 

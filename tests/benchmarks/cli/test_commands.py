@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import os
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_help_fills_its_lines(
     lines = [line.strip() for line in shown[shown.index("It trains a pair") :].splitlines()]
     lines = lines[: lines.index("")]
     assert lines[-1].endswith("to be played with.")
-    for line, following in zip(lines, lines[1:], strict=False):
+    for line, following in pairwise(lines):
         # The margins are one column each.
         assert len(f"{line} {following.split()[0]}") > columns - 2
 
