@@ -26,10 +26,10 @@ class RolloutOptions(Options):
         "lag": "max_async_level",
     }
     mode: str = option("chain", choices=("chain", "tree", "episodes"))
-    """`chain`: G joint samples a turn, of which one goes on. `tree`: all go on, at G^turns cost. `episodes`: G
-    whole episodes from one start, compared turn by turn. All turns have the same weight in the expected gradient,
-    also if episodes end at different turns. With `episodes` a completion is then compared with fewer completions,
-    or with 0 if all other episodes have ended."""
+    """Joint samples that go on to the next turn. `chain`: one of the G joint samples of a turn. `tree`: all, at
+    G^turns cost. `episodes`: G whole episodes from one start, compared turn by turn. All turns have the same
+    weight in the expected gradient, also if episodes end at different turns. With `episodes` a completion is then
+    compared with fewer completions, or with 0 if all other episodes have ended."""
     joint_mode: str = option("aligned", choices=JOINT_MODES, unless=("mode", "episodes"))
     """Completions that are played together: the g-th of all agents (`aligned`), each beside the same
     `num_partners` choices of its partners' (`common`), or each with each (`cross`)."""

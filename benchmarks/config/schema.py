@@ -108,7 +108,8 @@ class ModelName(Options):
     """Name of the model: the key of `ModelConfig` that comes first."""
 
     name: str = "smollm2-135m-instruct"
-    """The offline model, a name or folder that transformers loads, or the path of a GGUF file."""
+    """`smollm2-135m-instruct` (needs no hub), `tiny-random` (random weights, for tests of a setup), a name or
+    folder that transformers loads, or the path of a GGUF file."""
 
 
 class ModelConfig(ModelOptions, ModelName):
@@ -123,16 +124,17 @@ class ScheduleConfig(Options):
     """Algorithm, and amount of training: the keys of `AlgorithmConfig` that come first."""
 
     name: str = "magrpo"
-    """`grpo` (for one agent), `magrpo`, `marloo`, `maremax`, `mareinforce`, `rae`, `iac`, `maac` or `coma`;
-    `madpo`, which learns from pairs of joint samples; or `module:NAME`, an `llm_decpomdp.algorithms.Algorithm` of
-    your own, or the name of one that an installed package announces.
+    """`grpo` (for one agent), `magrpo`, `marloo`, `maremax`, `mareinforce`, `rae`, `iac`, `maac`, `coma`, `madpo`,
+    or `module:NAME` of your own. The latter is an `llm_decpomdp.algorithms.Algorithm`; for one that an installed
+    package announces, its name is enough.
 
-    All but `madpo` differ by what a return is compared with: the mean of its group (`grpo`, `magrpo`), the mean of
-    the others (`marloo`), the group's best (`maremax`), nothing (`mareinforce`), what the agent has earned on the
-    task before (`rae`), the value of the situation to its agent (`iac`) or to the team (`maac`), that of the
-    agent's other answers as a critic sees it (`coma`). Choose with open eyes: the first two baselines differ by
-    the factor G / (G - 1) alone, which Adam all but removes; and had advantages a mean of 0 and a deviation of 1
-    (z-scores), all would be one algorithm. None here ever centres them again."""
+    `madpo` learns from pairs of joint samples. All but `madpo` differ by what a return is compared with: the mean
+    of its group (`grpo`, `magrpo`), the mean of the others (`marloo`), the group's best (`maremax`), nothing
+    (`mareinforce`), what the agent has earned on the task before (`rae`), the value of the situation to its agent
+    (`iac`) or to the team (`maac`), that of the agent's other answers as a critic sees it (`coma`). Choose with
+    open eyes: the first two baselines differ by the factor G / (G - 1) alone, which Adam all but removes; and had
+    advantages a mean of 0 and a deviation of 1 (z-scores), all would be one algorithm. None here ever centres them
+    again."""
     num_train_epochs: int = option(10, ge=1)
     """Passes over the training problems, each in an order of its own."""
     max_updates: int | None = option(None, ge=1)

@@ -59,7 +59,8 @@ class CodeOptions(Options):
     external_mode: str = "level_feedback"
     """Feedback after each turn, and about a program that is to be repaired: `level_feedback` (diagnostics),
     `level_passed` (each level passed or not), `passed` (all levels or not), `plain` (nothing), `expert_edits`
-    (edits by another model; not for writing), and for ClassEval `code_feedback` (diagnostics with all tests)."""
+    (edits by another model; not for writing), for ClassEval `code_feedback` (diagnostics with all tests), or
+    `module:NAME` of your own."""
     sandbox_slice: int | str | None = 1
     """Tests whose outcome feedback may show: n the first n, -n the last n; 0, `None` or `all` for all. Repairs
     show failing tests first. `code_feedback` shows no test and counts all. The reward always counts every test."""

@@ -109,9 +109,15 @@ def page() -> str:
 
 def _everyday() -> str:
     rows = (
-        (f"[`{key}`]({anchor(key)})", _default(FIELDS[key], key), _summary(key)) for key in EVERYDAY
+        (
+            f"[`{key}`]({anchor(key)})",
+            _type(*OWNERS[key]),
+            _default(FIELDS[key], key),
+            _summary(key),
+        )
+        for key in EVERYDAY
     )
-    return _table(("key", "default", "meaning"), rows)
+    return _table(("key", "values", "default", "meaning"), rows)
 
 
 def _summary(key: str) -> str:
@@ -170,6 +176,8 @@ def _policies() -> str:
         key = f"model.{field.name}"
         of = ", ".join(f"`{kind}`" for kind, keys in kinds.items() if field.name in keys)
         if key in FIELDS:
+            differs = limits_in_words(field) != limits_in_words(FIELDS[key])
+            of += f"; {_type(PolicySpec, field.name)}" * differs
             lines.append(f"* `{field.name}` (of {of}). See `{key}`.\n")
         elif of:
             text = " ".join(about[field.name].split())
@@ -214,12 +222,12 @@ def _names() -> str:
 
 
 def _type(owner: type[Any], name: str) -> str:
-    """Return the type of a field and its range."""
-    field = owner.__dataclass_fields__[name]
+    """Return the type of a field and its range, with the texts that it may be."""
+    field, words = owner.__dataclass_fields__[name], type_in_words(owner, name)
     if choices := field.metadata.get("choices"):
-        return ", ".join(f"`{choice}`" for choice in choices)
+        return words.replace("text", ", ".join(f"`{choice}`" for choice in choices))
     # The range stands between the type and its alternative, such as "above 0, or none".
-    name, _, rest = type_in_words(owner, name).partition(", or")
+    name, _, rest = words.partition(", or")
     return " ".join(filter(None, (name, limits_in_words(field)))) + (rest and f", or{rest}")
 
 

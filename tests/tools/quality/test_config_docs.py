@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from types import NoneType
 
 import pytest
 
-from llm_decpomdp.benchmarks.config.keys import KEYS
+from llm_decpomdp.algorithms import ALGORITHMS
+from llm_decpomdp.benchmarks.config.keys import FIELDS, KEYS, OWNERS
 from llm_decpomdp.benchmarks.config.legacy import GONE, OTHER_NAMES, ROOT_KEYS, SECTION_KEYS
 from llm_decpomdp.benchmarks.config.load import shipped
+from llm_decpomdp.option_tools import types_of
 from llm_decpomdp.options import option_of
 from tests.support.processes import ROOT
 from tools.quality.config_docs import COMMAND, document, find_anchors, page
@@ -44,6 +47,23 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head(text: str) -> None:
         if cells and width:
             assert cells == width, line
         width = cells
+
+
+def test_all_values_of_a_key_stand_beside_it(text: str) -> None:
+    everyday = text.partition("## `env`")[0]
+    for key, field in FIELDS.items():
+        (about,) = re.findall(f"^#### `{re.escape(key)}`\n\n(.*?); default", text, re.MULTILINE)
+        types = types_of(*OWNERS[key])
+        named = [f"`{choice}`" for choice in field.metadata.get("choices", ())]
+        named += ["rue or false"] * (bool in types) + ["or null"] * (NoneType in types)
+        assert all(value in about for value in named), key
+    algorithm, mode = (
+        re.findall(rf"^\| \[`{key}`\].*", everyday, re.MULTILINE)[0]
+        for key in ("algorithm.name", "algorithm.rollout.mode")
+    )
+    assert all(f"`{name}`" in algorithm for name in (*ALGORITHMS, "module:NAME"))
+    assert all(f"`{name}`" in mode for name in ("chain", "tree", "episodes"))
+    assert "* `temperature` (of `model`, `endpoint`; a number at least 0)." in text
 
 
 @dataclass(frozen=True)
