@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -134,10 +135,19 @@ def cache_folder() -> Path:
     return Path(os.environ.get("LLM_DECPOMDP_CACHE") or Path.home() / ".cache" / "llm_decpomdp")
 
 
+def hide_progress() -> None:
+    """Turn off the progress bars of transformers if stderr is no terminal: they would fill log files."""
+    if not sys.stderr.isatty():
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+
 def made_once(folder: Path, save: Callable[[Path], None]) -> Path:
     """Return a folder that `save` fills if it is missing."""
     if folder.is_dir():
         return folder
+    hide_progress()
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Beside the folder, so that several processes can make it at once and all succeed.
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_decpomdp.agents.inference.options import ModelOptions
-from llm_decpomdp.agents.models.local_models import ModelError
+from llm_decpomdp.agents.models.local_models import ModelError, hide_progress
 from llm_decpomdp.utils.hub import hub_answers
 
 
@@ -50,6 +50,7 @@ def _load_weights(source: str | Path, options: ModelOptions, hollow: bool, *, fr
         from llm_decpomdp.agents.models.hollow import load_hollow
 
         return load_hollow(source, dtype, device, attention, _local_only(source))
+    hide_progress()
     model_class: Any = AutoModelForCausalLM
     model, report = model_class.from_pretrained(
         source,

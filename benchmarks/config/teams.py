@@ -19,7 +19,6 @@ team names and `policies` does not is as `model:` says.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
@@ -224,10 +223,6 @@ def check_loading(config: Config, envs: Sequence[DecPOMDPEnv], team: TeamSpec) -
     if models:
         if reason := missing_models():
             raise RunError(reason)
-        from transformers.utils import logging as transformers_logging
-
-        if not sys.stderr.isatty():  # a bar would fill a log file with lines
-            transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     check_devices(config, policies)
     check_lengths(config, policies)
     for spec in policies.values():

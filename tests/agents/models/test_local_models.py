@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from transformers.utils import logging
 
 from llm_decpomdp.agents import PolicySpec, Sampling, load_policy, load_team
 from llm_decpomdp.agents.models import local_models
@@ -64,6 +65,16 @@ def test_one_tiny_model_reads_any_text(tmp_path: Path, monkeypatch: pytest.Monke
     assert 0 < len(completion.tokens) <= policy.sampling.max_new_tokens
     assert tiny_model() == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == made
+
+
+def test_log_files_have_no_progress_bars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LLM_DECPOMDP_CACHE", str(tmp_path))
+    for _ in ("made", "loaded"):
+        logging.enable_progress_bar()
+        load_policy("tiny-random")
+        assert "%|" not in capfd.readouterr().err
 
 
 def test_the_tiny_model_is_always_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
