@@ -297,8 +297,8 @@ def interval_units(experiments: Sequence[Experiment]) -> str:
 
 
 def format_interval(estimate: Estimate, *, sign: bool = False) -> str:
-    """Write an interval, such as "1.21 to 1.57"; empty where there is none."""
-    if estimate.low is None or estimate.high is None:
+    """Write an interval, such as "1.21 to 1.57"; empty where there is none, or where its width is 0."""
+    if estimate.low is None or estimate.high is None or estimate.low == estimate.high:
         return ""
     return f"{number(estimate.low, sign=sign)} to {number(estimate.high, sign=sign)}"
 

@@ -270,17 +270,16 @@ def number(value: float) -> str:
 
 
 def interval(estimate: Estimate) -> str:
-    """Write an interval, such as "0.200 to 0.400", or why there is none."""
-    if estimate.low is None or estimate.high is None:
-        return "one task"
-    if estimate.low == estimate.high:
-        return "all equal"
+    """Write an interval, such as "0.200 to 0.400"; empty where there is none, or where its width is 0."""
+    if estimate.low is None or estimate.high is None or estimate.low == estimate.high:
+        return ""
     return f"{number(estimate.low)} to {number(estimate.high)}"
 
 
 def estimate_text(estimate: Estimate) -> str:
     """Write an estimate, such as "0.300 (0.200 to 0.400)"; without an interval only the number."""
-    return number(estimate.value) + (f" ({interval(estimate)})" if estimate.low is not None else "")
+    text = interval(estimate)
+    return number(estimate.value) + (f" ({text})" if text else "")
 
 
 def read_estimates(path: Path) -> Any:

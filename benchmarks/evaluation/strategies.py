@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_config_errors
+from llm_decpomdp.benchmarks.evaluation.folder import interval
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap
 from llm_decpomdp.envs.worlds.strategies import NUMBERS, Strategy, play
 from llm_decpomdp.registry import make
@@ -123,13 +124,12 @@ def table(env_id: str, entries: Sequence[StrategyScore]) -> Table:
     title = f"{env_id}, {entries[0].score.units} tasks"
     grid = Table("strategy", "score", "95 %", "exact", "bound", "", title=title)
     for entry in entries:
-        score, interval, exact = entry.score, "", ""
-        if score.low is not None and score.high is not None:
-            interval = f"{score.low:.3f} to {score.high:.3f}"
+        score, exact = entry.score, ""
         if entry.limit is not None:  # not known exactly, but proven to lie between these
             exact = f"{score.value:.3f} to {entry.limit:.3f}"
         elif entry.exact is not None:
             exact = f"{entry.exact:.3f}"
-        cells = (f"{score.value:.3f}", interval, exact, entry.bound, plain(entry.problem or "ok"))
-        grid.add_row(entry.name, *cells, style="red" if entry.problem else "")
+        cells = (f"{score.value:.3f}", interval(score), exact, entry.bound)
+        problem = plain(entry.problem or "ok")
+        grid.add_row(entry.name, *cells, problem, style="red" if entry.problem else "")
     return grid

@@ -29,7 +29,6 @@ from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, MethodCompar
 from llm_decpomdp.benchmarks.suites.job import FAILED, is_done, read_status
 from llm_decpomdp.benchmarks.suites.suite import UNTRAINED
 from llm_decpomdp.utils.storage import write_atomically, write_csv
-from llm_decpomdp.utils.text import number
 
 PASS = "pass@1"
 
@@ -68,7 +67,7 @@ class LeaderboardRow:
     def value(self, measure: str) -> str:
         """Return the estimate of a measure as text."""
         estimate = self.estimates.get(measure)
-        return NONE if estimate is None else format_estimate(estimate)
+        return NONE if estimate is None else experiments.format_estimate(estimate)
 
 
 @dataclass(frozen=True)
@@ -324,7 +323,7 @@ def table_cells(table: LeaderboardTable) -> tuple[list[str], list[list[str]]]:
     for line in table.lines:
         count, difference, better, num_seeds = len(line.seeds), NONE, NONE, NONE
         if comparison := line.comparisons.get(REWARD):
-            difference = format_estimate(comparison.difference, sign=True)
+            difference = experiments.format_estimate(comparison.difference, sign=True)
             if line.against != table.against:
                 difference += f" {AGAINST}{line.against}"
             better = experiments.format_estimate(comparison.improvement)
@@ -342,13 +341,6 @@ def table_cells(table: LeaderboardTable) -> tuple[list[str], list[list[str]]]:
         )
     head = [name for name in rows[0] if any(row[name] != NONE for row in rows)]
     return head, [[row[name] for name in head] for row in rows]
-
-
-def format_estimate(estimate: Estimate, *, sign: bool = False) -> str:
-    """Format an estimate, as in "1.39 (1.21 to 1.57)", or "1.39 (all equal)" for an interval of width 0."""
-    if estimate.low is not None and estimate.low == estimate.high:
-        return f"{number(estimate.value, sign=sign)} (all equal)"
-    return experiments.format_estimate(estimate, sign=sign)
 
 
 def to_tables(leaderboard: Leaderboard) -> Sequence[Table]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from llm_decpomdp.benchmarks.evaluation.experiments import format_estimate
 from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult, read_evaluation
 from llm_decpomdp.benchmarks.evaluation.statistics import (
     Estimate,
@@ -21,7 +22,7 @@ from llm_decpomdp.benchmarks.evaluation.statistics import (
     share,
 )
 from llm_decpomdp.benchmarks.suites.job import is_done, read_status
-from llm_decpomdp.benchmarks.suites.leaderboard import format_estimate, job_folders, read_suite
+from llm_decpomdp.benchmarks.suites.leaderboard import job_folders, read_suite
 from llm_decpomdp.envs.coding.division import POINTS
 
 Scores = npt.NDArray[np.float64]

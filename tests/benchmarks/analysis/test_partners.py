@@ -160,7 +160,7 @@ def test_row_of_a_warm_start(monkeypatch: pytest.MonkeyPatch, source: str, words
     scores = [score(1.0)] * 8 + [score(0.0)] * 24
     page = drawn_story(monkeypatch, scores={0: scores}, **run)
     assert f"after the warm start (7 steps on {words})<" in page and "<td>0.25 (" in page
-    assert "<td>0.50 " in page and "(20% before training, 25% after the warm start)" in page
+    assert "<td>0.50<" in page and "(20% before training, 25% after the warm start)" in page
     assert "The row of the warm start" in page
     for other in ({0: scores[:16]}, {12: scores}, {0: [score(None)] * 32}):
         page = drawn_story(monkeypatch, scores=other, **run)

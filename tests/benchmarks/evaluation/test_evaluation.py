@@ -17,14 +17,17 @@ from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.metrics import evaluation_metrics
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation import run
+from llm_decpomdp.benchmarks.evaluation.experiments import format_estimate
 from llm_decpomdp.benchmarks.evaluation.folder import (
     EvaluationResult,
+    estimate_text,
     overall,
     read_evaluation,
     table,
 )
 from llm_decpomdp.benchmarks.evaluation.play import act_simultaneously, measures, read_rollout
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
+from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, share
 from llm_decpomdp.benchmarks.runs.results import task_name
 from llm_decpomdp.policy import Dialogue, DialogueTurn
 from llm_decpomdp.utils.storage import FolderInUse, read_json_lines
@@ -133,6 +136,16 @@ def test_the_folder_tells_everything_that_the_evaluation_found(guessed: Evaluati
         tasks = list(csv.DictReader(file))
     assert [line["task"] for line in tasks] == list(guessed.tasks)
     assert float(tasks[3]["last/reward_mean"]) == guessed.means("last/reward_mean")["word/3"]
+
+
+def test_tables_have_intervals_of_one_form() -> None:
+    equal, two_tasks = bootstrap([0.0, 0.0]), share([0.0, 0.0])
+    one_task = Estimate(0.5, None, None, 1)
+    texts = [estimate_text(equal), estimate_text(two_tasks), estimate_text(one_task)]
+    assert texts == ["0.000", "0.000 (0.000 to 0.776)", "0.500"]
+    assert [format_estimate(e) for e in (equal, two_tasks, one_task)] == [
+        *("0.00", "0.00 (0.00 to 0.78)", "0.50"),
+    ]
 
 
 def test_turns_in_table(guessed: EvaluationResult, make_word_env: Make, tmp_path: Path) -> None:
