@@ -13,12 +13,6 @@ if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.config.schema import Config
     from llm_decpomdp.benchmarks.runs import train as run
 
-NEXT = {
-    "play --team {run}": "watch the team that you trained; with --agent NAME, be one of it",
-    "analyze credit {run}": "what each agent added to the reward",
-    "export {run} --pairs": "its answers as preference pairs, a data set",
-}
-
 
 def describe_cost(config: Config, name: str) -> Iterator[str]:
     """Check a configuration, its folder and this machine, and yield lines about the cost of its run."""
@@ -121,8 +115,23 @@ def outcome(result: run.Result, report: Path | None) -> Iterator[str]:
         yield "next:"
         # As the user called it: the program may not be on the path.
         program = sys.argv[0] if Path(sys.argv[0]).name == PROGRAM else PROGRAM
-        for options, purpose in NEXT.items():
-            yield f"  {program} {options.format(run=result.folder.path)}  # {purpose}"
+        for options, purpose in _next_commands(result):
+            yield f"  {program} {options}  # {purpose}"
+
+
+def _next_commands(result: run.Result) -> Iterator[tuple[str, str]]:
+    """Yield commands that work with the run, and what they are good for."""
+    from llm_decpomdp.benchmarks.export.write import has_pairs
+
+    folder = result.folder.path
+    yield (
+        f"play --team {folder}",
+        "watch the team that you trained; with --agent NAME, be one of it",
+    )
+    if not result.turn_based:
+        yield f"analyze credit {folder}", "what each agent added to the reward"
+    if has_pairs(folder):
+        yield f"export {folder} --pairs", "its answers as preference pairs, a data set"
 
 
 def _warm_start(summary: Mapping[str, Any]) -> Iterator[str]:

@@ -28,6 +28,7 @@ from llm_decpomdp.benchmarks.runs.data import skip_long_prompts
 from llm_decpomdp.benchmarks.runs.manifest import write_new_run
 from llm_decpomdp.benchmarks.runs.setup import EditConfig, ResolvedRun, load_policies, resolve
 from llm_decpomdp.benchmarks.runs.warm_start import Demonstrations, load_demonstrations, make_phase
+from llm_decpomdp.branching import is_turn_based
 from llm_decpomdp.policy import PromptTooLong, Team
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -46,6 +47,8 @@ class Result(NamedTuple):
     """The number of `updates`, and `RunLog.summary`."""
     team: Path
     """The folder of the trained team, if the configuration wants it saved."""
+    turn_based: bool
+    """Whether agents may have to wait for others."""
 
 
 class TrainingParts(NamedTuple):
@@ -216,4 +219,5 @@ def run_training(
         save_final_team(run, trainer.team, saves, folder)
     summary = {"updates": trainer.learner.updates, **training.log.summary()}
     processes.shutdown()
-    return Result(config, folder, summary, final_folder(config, folder.path))
+    team = final_folder(config, folder.path)
+    return Result(config, folder, summary, team, is_turn_based(run.eval_env))

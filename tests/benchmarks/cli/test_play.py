@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -84,11 +85,18 @@ def test_a_trained_team_can_be_watched_and_joined(
 ) -> None:
     result = train(load_config(find_config("demo"), [*quick, "output.report=false"]), "demo")
     monkeypatch.setattr(sys, "argv", [".venv/bin/llm-decpomdp", "demo"])
-    team, *told = [*outcome(result, None)][-5:]
     run = tmp_path / "run"
+    team, *told = [*outcome(result, None)][-4:]
     assert team.startswith(f"trained team: {run / 'final_model'} (")
     assert told[0] == "next:" and told[1].startswith(f"  .venv/bin/llm-decpomdp play --team {run} ")
-    assert f"credit {run}" in told[2] and f"export {run} --pairs" in told[3]
+    assert f"credit {run}" in told[2]
+    # All rewards are equal so far.
+    rows = [json.loads(line) for line in result.folder.episodes.read_text().splitlines()]
+    for row in rows:
+        row["groups"][0]["rewards"] = [*range(len(row["groups"][0]["rewards"]))]
+    result.folder.episodes.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    in_turn = [*outcome(result._replace(turn_based=True), None)]
+    assert f"play --team {run}" in in_turn[-2] and f"export {run} --pairs" in in_turn[-1]
     play(f"--team {run} --seed 1")
     shown = capsys.readouterr().out
     assert "aux_0 answers" in shown and "main_0 answers" in shown and "turn 1 of 1" in shown
