@@ -21,6 +21,7 @@ import torch
 
 from llm_decpomdp.agents.inference.decoding import growing_cache, takes_prepared_masks, whole_head
 from llm_decpomdp.agents.inference.sampler import (
+    PREFILL_TOKENS,
     GrowingSteps,
     Prefilled,
     Prompt,
@@ -116,7 +117,8 @@ class _Batch:
         width, tokens = len(self._prompts[waiting[0]].ids) - self._shared, 0
         for index in waiting[:most]:
             tokens += len(self._prompts[index].ids) - self._shared
-            if width * (len(group) + 1) > PADDING * tokens:
+            columns = width * (len(group) + 1)
+            if columns > PADDING * tokens or (group and columns > PREFILL_TOKENS):
                 break
             group.append(index)
         return group
@@ -145,10 +147,10 @@ class _Batch:
                 attention_mask=mask.long(),
                 position_ids=positions[:, shared:],
             ).logits[:, -1]
-        cache.batch_repeat_interleave(samples)
-        logits, mask, positions = (
-            tensor.repeat_interleave(samples, 0) for tensor in (logits, mask, positions[:, -1:])
-        )
+        lines = [line for line in range(len(group)) for _ in range(samples)]
+        for layer in cache.layers:
+            layer.append((), lines)
+        logits, mask, positions = (tensor[lines] for tensor in (logits, mask, positions[:, -1:]))
         newcomers = Prefilled(
             self._model,
             cache,

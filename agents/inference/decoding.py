@@ -184,21 +184,22 @@ class GrowingLayer(CacheLayerMixin):
         """Return the keys and values of all tokens."""
         return self.keys[:, :, : self._length], self.values[:, :, : self._length]
 
-    def append(self, other: GrowingLayer) -> None:
-        """Add the rows of another layer; the last tokens of all rows then stand in one column."""
-        pairs = zip(self.states(), other.states(), strict=True)
-        self._length = max(self._length, other._length)
-        self.keys, self.values = (_join_rows(*pair, self._length) for pair in pairs)
+    def append(self, others: Sequence[GrowingLayer], lines: Sequence[int] | None = None) -> None:
+        """Add the rows of other layers; the last tokens of all rows then stand in one column.
+
+        `lines` has the rows that are kept, each as often as it stands there, by default all rows once.
+        """
+        keys, values = zip(*(layer.states() for layer in (self, *others)), strict=True)
+        self._length = max(states.shape[2] for states in keys)
+        lines = range(sum(map(len, keys))) if lines is None else lines
+        self.keys, self.values = (
+            _join_rows(parts, lines, self._length) for parts in (keys, values)
+        )
 
     def keep_last(self, tokens: int) -> None:
         """Keep the last columns alone."""
         begin, self._length = self._length - tokens, tokens
         self.keys, self.values = self.keys[:, :, begin:], self.values[:, :, begin:]
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        """Make `repeats` rows of each row."""
-        self.keys = self.keys[:, :, : self._length].repeat_interleave(repeats, 0)
-        self.values = self.values[:, :, : self._length].repeat_interleave(repeats, 0)
 
     def batch_select_indices(self, indices: Sequence[int]) -> None:
         """Keep the rows `indices`, in this order; only those whose place changes are copied, from behind them."""
@@ -217,13 +218,16 @@ def _reserve_memory(states: Tensor, length: int) -> Tensor:
     return store
 
 
-def _join_rows(states: Tensor, others: Tensor, length: int) -> Tensor:
-    """Copy the rows of both into memory for `length` tokens and `ROOM` more, (N, heads, tokens, size)."""
-    rows, heads, _, size = states.shape
+def _join_rows(parts: Sequence[Tensor], lines: Sequence[int], length: int) -> Tensor:
+    """Copy rows of all parts into memory for `length` tokens and `ROOM` more, (N, heads, tokens, size)."""
+    _, heads, _, size = parts[0].shape
     # Zeros, because the values of masked columns are multiplied by 0.
-    store = states.new_zeros(rows + len(others), heads, length + ROOM, size)
-    store[:rows, :, length - states.shape[2] : length] = states
-    store[rows:, :, length - others.shape[2] : length] = others
+    store = parts[0].new_zeros(len(lines), heads, length + ROOM, size)
+    rows, first = torch.tensor(lines, device=store.device), 0
+    for states in parts:
+        places = ((rows >= first) & (rows < first + len(states))).nonzero()[:, 0]
+        store[places, :, length - states.shape[2] : length] = states[rows[places] - first]
+        first += len(states)
     return store
 
 

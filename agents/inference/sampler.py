@@ -31,11 +31,14 @@ from llm_decpomdp.agents.inference.decoding import (
 from llm_decpomdp.agents.inference.determinism import cumulative_sum
 from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
+from llm_decpomdp.agents.inference.prefix_cache import Entry, PrefixCache
 from llm_decpomdp.agents.inference.stop_strings import Decode, StopSearch
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.inference.static_cache import StaticSteps
+
+PREFILL_TOKENS = 8192
+"""Tokens of prompts, with padding, of one pass. It bounds the memory of activations; vLLM has the same default."""
 
 SetAdapters = Callable[[Sequence[str | None]], None]
 """Sets the adapter of each row for the next pass."""
@@ -105,8 +108,8 @@ def sample(
 ) -> list[SampledRow]:
     """Draw completions of all prompts in one batch.
 
-    Each prompt goes through the model once; its keys and values are repeated for its samples. The tokens of a row
-    depend on its prompt and generator, not on other rows.
+    Each different prompt goes through the model once; its keys and values are copied for its samples. The tokens
+    of a row depend on its prompt and generator, not on other rows.
 
     Args:
         model: A transformers model with a head for the next token, or a peft model around one.
@@ -126,26 +129,15 @@ def sample(
     """
     rows = SampledRows(prompts, num_samples, end_ids, model.device, decode)
     ids, mask = pad_left([prompt.ids for prompt in prompts], model.device)  # (B, P)
-    cache: Any = growing_cache(model)
-    if cache is None:
+    if growing_cache(model) is None:
         set_adapters(rows.adapters())
         from llm_decpomdp.agents.inference.generate import sample_by_generate
 
         return sample_by_generate(model, ids, mask, num_samples, rows)
-    positions = (mask.cumsum(1) - 1).clamp(min=0)  # (B, P)
-    set_adapters([prompt.adapter for prompt in prompts])
-    start = 0 if prefixes is None else prefixes.fill(cache, prompts)
-    with whole_head(model):
-        logits = forward_with(model, cache)(
-            input_ids=ids[:, start:], attention_mask=mask, position_ids=positions[:, start:]
-        ).logits[:, -1]
-    entries = [] if prefixes is None else prefixes.add_prompts(cache, prompts)
+    cache, logits, entries = prefill(model, prompts, num_samples, set_adapters, prefixes)
+    mask = mask.repeat_interleave(num_samples, 0)  # (N, P)
+    positions = mask.sum(1, keepdim=True) - 1  # (N, 1)
     padded = len({len(prompt.ids) for prompt in prompts}) > 1
-    # The samples of a prompt share its pass, which would otherwise be computed S times.
-    cache.batch_repeat_interleave(num_samples)
-    logits, mask, positions = (
-        tensor.repeat_interleave(num_samples, 0) for tensor in (logits, mask, positions[:, -1:])
-    )  # (N, V), (N, P), (N, 1)
     step = (steps or GrowingSteps)(
         Prefilled(
             model,
@@ -172,6 +164,53 @@ def sample(
             tokens = tokens[going]
             step.select(going)
         logits = step(tokens)
+
+
+def prefill(
+    model: Any,
+    prompts: Sequence[Prompt],
+    num_samples: int,
+    set_adapters: SetAdapters,
+    prefixes: PrefixCache | None,
+) -> tuple[Any, Tensor, list[Entry]]:
+    """Compute the keys and values of prompts, of each different one once, in passes of at most `PREFILL_TOKENS`.
+
+    The arguments are those of `sample`; the model has a growing cache.
+
+    Returns:
+        The cache of all rows, whose last tokens stand in one column; the logits behind them, (N, V); and with
+        `prefixes` the entry of each prompt there.
+    """
+    keys = [(prompt.adapter, *prompt.ids) for prompt in prompts]
+    different = dict(zip(keys, prompts, strict=True))
+    # Prompts of similar length are computed together, since padding is computed too.
+    order = sorted(different, key=lambda key: -len(key))
+    waiting = [different[key] for key in order]
+    caches: list[Any] = []
+    logits: list[Tensor] = []
+    entries: list[Entry] = []
+    while waiting:
+        size = max(1, PREFILL_TOKENS // len(waiting[0].ids))
+        part, waiting = waiting[:size], waiting[size:]
+        ids, mask = pad_left([prompt.ids for prompt in part], model.device)
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        cache: Any = growing_cache(model)
+        set_adapters([prompt.adapter for prompt in part])
+        start = 0 if prefixes is None else prefixes.fill(cache, part)
+        with whole_head(model):
+            out = forward_with(model, cache)(
+                input_ids=ids[:, start:], attention_mask=mask, position_ids=positions[:, start:]
+            )
+        entries += [] if prefixes is None else prefixes.add_prompts(cache, part)
+        caches.append(cache)
+        logits.append(out.logits[:, -1])
+    places = {key: place for place, key in enumerate(order)}
+    lines = [places[key] for key in keys for _ in range(num_samples)]
+    first, *others = caches
+    for index, layer in enumerate(first.layers):
+        layer.append([other.layers[index] for other in others], lines)
+    of_prompts = [entries[places[key]] for key in keys] if entries else []
+    return first, torch.cat(logits)[lines], of_prompts
 
 
 def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -363,7 +402,7 @@ class GrowingSteps:
     def append(self, other: Prefilled) -> None:
         """Add the lines of another batch; the last tokens of all lines then stand in one column."""
         for layer, added in zip(self._cache.layers, other.cache.layers, strict=True):
-            layer.append(added)
+            layer.append([added])
         masks = (self._mask, self._prepare(other.mask))
         width = max(mask.shape[-1] for mask in masks)
         self._mask = torch.cat([pad(mask, (width - mask.shape[-1], 0)) for mask in masks])
