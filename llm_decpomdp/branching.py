@@ -132,6 +132,11 @@ def is_turn_based(env: Any) -> bool:
     return bool(getattr(env, "metadata", {}).get("turn_based") if known is None else known)
 
 
+def is_simultaneous(env: Any) -> bool:
+    """Check whether all agents act in every turn: none of them waits, leaves early or joins late."""
+    return not (is_turn_based(env) or hasattr(getattr(env.unwrapped, "mode", None), "present"))
+
+
 def require_simultaneous(env: Any, feature: str) -> None:
     """Raise a `ValueError` if agents of an environment take turns, which a feature does not support."""
     if is_turn_based(env):

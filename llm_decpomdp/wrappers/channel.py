@@ -21,7 +21,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
-from llm_decpomdp.branching import Restorable, branch
+from llm_decpomdp.branching import Restorable, branch, is_simultaneous
 from llm_decpomdp.interfaces import Episode
 from llm_decpomdp.options import Options, names, option
 from llm_decpomdp.oracle import Oracle, answers
@@ -142,7 +142,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
 
     Raises:
         TypeError: If the environment has no snapshots.
-        ValueError: If it has one agent.
+        ValueError: If it has one agent, or agents that wait, leave or join.
     """
 
     def __init__(self, env: Any, options: ChannelOptions) -> None:
@@ -159,6 +159,11 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         if len(env.possible_agents) < 2:
             raise ValueError(
                 "a channel needs two agents or more: drop channel, or take more agents"
+            )
+        if not is_simultaneous(env):
+            raise ValueError(
+                "a channel cannot be combined with order, nor with an environment whose agents wait, leave or "
+                "join: drop channel"
             )
         self.options = options
         self.messages: tuple[dict[str, Any], ...] = ()

@@ -22,7 +22,7 @@ from typing import Any
 from gymnasium.error import ResetNeeded
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
-from llm_decpomdp.branching import Restorable, branch, is_turn_based, message_turns
+from llm_decpomdp.branching import Restorable, branch, is_simultaneous, message_turns
 from llm_decpomdp.interfaces import Episode
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.rendering import print_turn
@@ -55,7 +55,8 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     Raises:
         KeyError: If an agent is unknown.
         TypeError: If the order is no list of names, or the environment has no snapshots.
-        ValueError: If an agent is missing or twice in an entry, or the environment has a channel or an order.
+        ValueError: If an agent is missing or twice in an entry, or the environment has a channel or an order, or
+            agents that wait, leave or join.
     """
 
     def __init__(self, env: Any, order: Sequence[str | Sequence[str]]) -> None:
@@ -63,10 +64,10 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
             raise TypeError(
                 f"order needs an environment with snapshot and restore, and {type(env).__name__} has none"
             )
-        if message_turns(env) is not None or is_turn_based(env):
+        if message_turns(env) is not None or not is_simultaneous(env):
             raise ValueError(
-                "order cannot be combined with channel, nor with an environment that has turns of its own: drop "
-                "one of them"
+                "order cannot be combined with channel, nor with an environment whose agents wait, leave or join: "
+                "drop order"
             )
         self.render_mode = getattr(env, "render_mode", None)
         # Or the environment would print itself, without waiting for the order.

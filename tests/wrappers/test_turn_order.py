@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -11,7 +12,8 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 from llm_decpomdp import check_env, make, merge_agents, single_agent_view
 from llm_decpomdp.agents.scripted import RandomText
 from llm_decpomdp.testing.rules import ConformanceError
-from llm_decpomdp.wrappers.turn_order import AGAIN, DRAFTS, FINAL, TurnOrderEnv
+from llm_decpomdp.wrappers.channel import add_channel
+from llm_decpomdp.wrappers.turn_order import AGAIN, DRAFTS, FINAL, TurnOrderEnv, set_order
 
 AUX, MAIN = "aux_0", "main_0"
 PIPELINE = [AUX, MAIN]
@@ -112,6 +114,18 @@ def test_an_order_is_refused_beside_a_channel_and_a_centralized_team():
         ordered(order=PIPELINE, channel={"bandwidth": 9})
     with pytest.raises(KeyError, match="aux_0"):
         ordered(order=PIPELINE, centralized=True)
+
+
+def test_all_agents_must_act_in_every_turn_for_an_order_or_a_channel():
+    leaving = make("probe-halves-v0")
+    leaving.mode = SimpleNamespace(present=lambda task, turns: leaving.possible_agents[:1])
+    for env in (leaving, make("probe-relay-turns-v0"), make("probe-late-entry-v0")):
+        for wrap in (
+            partial(set_order, order=env.possible_agents),
+            partial(add_channel, options={}),
+        ):
+            with pytest.raises(ValueError, match="whose agents wait, leave or join"):
+                wrap(env)
 
 
 def test_it_is_recorded_how_the_environment_was_made():
