@@ -46,7 +46,6 @@ class TeamView(gymnasium.Env[str, str]):
 
     Args:
         env: The team environment. It is played as it is, not copied.
-        agent: The agent whose reward, flags and infos are returned; the first one if none is given.
 
     Raises:
         TypeError: If the environment is none of a team, or an agent's observations or actions are no texts.
@@ -55,11 +54,10 @@ class TeamView(gymnasium.Env[str, str]):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]  # one for all
 
-    def __init__(self, env: ParallelEnv[str, Any, Any], agent: str | None = None) -> None:
+    def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:
         _require_texts(env)
         require_simultaneous(env, "a single-agent view")
         self._env = env
-        self._agent = env.possible_agents[0] if agent is None else agent
         self._prompts: Mapping[str, str] = {}
         self._running = False
 
@@ -70,13 +68,17 @@ class TeamView(gymnasium.Env[str, str]):
 
         Returns:
             The first prompt, and the agent's infos.
+
+        Raises:
+            ValueError: If the agent of a single-agent view joins the episode later.
         """
         # Cleared first: if the reset raises, a step must not go on in the previous episode.
         self._running = False
         super().reset(seed=seed)
         self._prompts, infos = self._env.reset(seed=seed, options=options)
+        info = self._info(infos[self._seat(infos)])
         self._running = True
-        return self._observation(self._prompts), self._info(infos[self._agent])
+        return self._observation(self._prompts), info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play a turn.
@@ -94,14 +96,15 @@ class TeamView(gymnasium.Env[str, str]):
             raise ResetNeeded("no episode is running: call reset() before step()")
         prompts, rewards, terminations, truncations, infos = self._env.step(self._actions(action))
         self._prompts = prompts
-        terminated, truncated = terminations[self._agent], truncations[self._agent]
+        agent = self._seat(infos)
+        terminated, truncated = terminations[agent], truncations[agent]
         self._running = not (terminated or truncated)
         return (
             self._observation(prompts),
-            self._reward(rewards),
+            self._reward(rewards, agent),
             terminated,
             truncated,
-            self._info(infos[self._agent]),
+            self._info(infos[agent]),
         )
 
     def fork(self) -> Self:
@@ -127,9 +130,13 @@ class TeamView(gymnasium.Env[str, str]):
     def _observation(self, prompts: Mapping[str, str]) -> str:
         """Return the text that the player sees."""
 
-    def _reward(self, rewards: Mapping[str, float]) -> float:
+    @abstractmethod
+    def _seat(self, infos: Mapping[str, Any]) -> str:
+        """Return the agent whose reward, flags and infos are those of the player."""
+
+    def _reward(self, rewards: Mapping[str, float], agent: str) -> float:
         """Return the player's reward."""
-        return rewards[self._agent]
+        return rewards[agent]
 
     def _info(self, info: Mapping[str, Any]) -> dict[str, Any]:
         """Return the player's infos, of those of its agent."""
@@ -174,8 +181,9 @@ class SingleAgentView(TeamView):
     def __init__(
         self, env: ParallelEnv[str, Any, Any], agent: str, partners: Mapping[str, Policy]
     ) -> None:
-        super().__init__(env, agent)
+        super().__init__(env)
         check_team(env.possible_agents, agent, partners)
+        self._agent = agent
         self.observation_space = env.observation_space(agent)
         self.action_space = env.action_space(agent)
         self._partners = {mate: partners[mate] for mate in env.possible_agents if mate != agent}
@@ -226,6 +234,14 @@ class SingleAgentView(TeamView):
     def _observation(self, prompts: Mapping[str, str]) -> str:
         return prompts[self._agent]
 
+    def _seat(self, infos: Mapping[str, Any]) -> str:
+        if self._agent not in infos:
+            raise ValueError(
+                f"{self._agent!r} joins the episode later, and a single-agent view begins with its agent's first "
+                f"prompt: choose one of the agents {list(infos)}"
+            )
+        return self._agent
+
 
 single_agent_view = SingleAgentView
 
@@ -258,7 +274,8 @@ class MergedAgents(TeamView):
     The problem is another one than the team's, since its player knows all that the agents know: an upper bound.
     Prompts have a section for each agent, and completions hold each agent's part in tags of its name, such as
     `<aux_0>...</aux_0>`, as in `llm_decpomdp.make(..., centralized=True)`; a part without tags is empty. Infos are
-    those of the first agent, with `untagged` and `missing_parts` of the last completion.
+    those of the first live agent, with `untagged` and `missing_parts` of the last completion. The episode ends
+    with the last agent.
 
     Args:
         env: A team environment of texts. It is played as it is, not copied.
@@ -269,7 +286,7 @@ class MergedAgents(TeamView):
 
     def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:
         super().__init__(env)
-        self._missing = 0
+        self._untagged = self._missing = 0
         agents = env.possible_agents
         for kind in ("observation", "action"):
             longest = max(getattr(env, f"{kind}_space")(agent).max_length for agent in agents)
@@ -280,27 +297,29 @@ class MergedAgents(TeamView):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Start an episode; see `TeamView.reset`."""
-        self._missing = 0
+        self._untagged = self._missing = 0
         return super().reset(seed=seed, options=options)
 
     def _actions(self, action: str) -> dict[str, str]:
         parts = read_parts(action, self._env.agents)
         self._missing = sum(text is None for text in parts.values())
+        self._untagged = int(self._missing == len(parts))
         return part_texts(parts)
 
     def _observation(self, prompts: Mapping[str, str]) -> str:
         live = {agent: prompts[agent] for agent in self._env.agents}
         return join_prompts(live) if live else ""
 
-    def _reward(self, rewards: Mapping[str, float]) -> float:
+    def _seat(self, infos: Mapping[str, Any]) -> str:
+        return next((agent for agent in infos if agent in self._env.agents), next(iter(infos)))
+
+    def _reward(self, rewards: Mapping[str, float], agent: str) -> float:
         if len(set(rewards.values())) > 1:
             raise ValueError(f"one player for all needs one reward for all, got {dict(rewards)}")
-        return super()._reward(rewards)
+        return super()._reward(rewards, agent)
 
     def _info(self, info: Mapping[str, Any]) -> dict[str, Any]:
-        agents = len(self._env.possible_agents)
-        counts = {UNTAGGED: int(self._missing == agents), MISSING: self._missing}
-        return {**info, **counts}
+        return {**info, UNTAGGED: self._untagged, MISSING: self._missing}
 
 
 merge_agents = MergedAgents

@@ -232,3 +232,36 @@ def test_the_episode_of_a_seat_ends_when_its_agent_leaves():
     assert view.step("a") == ("q", 1.0, True, False, {})
     with pytest.raises(ResetNeeded, match="call reset"):
         view.step("a")
+
+
+class Joining(Rendezvous):
+    """The first agent joins in the first step, and leaves in the second, before the other."""
+
+    def reset(self, seed=None, options=None):
+        prompts, _ = super().reset(seed, options)
+        self.agents, self.stages = ["right_0"], iter([self.possible_agents, ["right_0"], []])
+        return {"right_0": prompts["right_0"]}, {"right_0": {}}
+
+    def step(self, actions):
+        before, self.agents = self.agents, list(next(self.stages))
+        ends = {agent: agent not in self.agents for agent in {*before, *self.agents}}
+        prompts, rewards = dict.fromkeys(ends, "q"), dict.fromkeys(ends, 1.0)
+        return prompts, rewards, ends, dict.fromkeys(ends, False), {a: {} for a in ends}
+
+
+def test_a_seat_must_be_taken_from_the_start():
+    view = single_agent_view(Joining(), "left_0", {"right_0": Constant("")})
+    with pytest.raises(ValueError, match="joins the episode later"):
+        view.reset(seed=0)
+    with pytest.raises(ResetNeeded):
+        view.step("a")
+
+
+def test_a_joint_view_ends_with_the_last_agent():
+    view = merge_agents(Joining())
+    prompt, _ = view.reset(seed=0)
+    assert "left_0" not in prompt
+    whole = "<left_0>a</left_0><right_0>b</right_0>"
+    steps = [view.step(text) for text in (whole, whole, "no tags")]
+    assert [step[1:3] for step in steps] == [(1.0, False), (1.0, False), (1.0, True)]
+    assert steps[2][4] == {"untagged": 1, "missing_parts": 1}
