@@ -49,6 +49,15 @@ class Paying(BaseParallelWrapper):
         return (prompts, {agent: reward + self.bonus for agent, reward in rewards.items()}, *rest)
 
 
+class CountingActions(BaseParallelWrapper):
+    """Says how many actions there were, those of agents that wait included."""
+
+    def step(self, actions):
+        prompts, *rest = self.env.step(actions)
+        count = len(actions)
+        return ({agent: text and f"{count}: {text}" for agent, text in prompts.items()}, *rest)
+
+
 class Counting(BaseParallelWrapper):
     """Keeps something: how often the agents acted in the episode, which it tells them."""
 

@@ -16,7 +16,7 @@ from gymnasium import Space
 from pettingzoo import ParallelEnv
 
 from llm_decpomdp import registry
-from llm_decpomdp.branching import Restorable
+from llm_decpomdp.branching import Restorable, is_turn_based
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.testing.copies import check_branches, check_copies, check_snapshots, make_copy
 from llm_decpomdp.testing.decentralization import check_decentralization
@@ -224,23 +224,30 @@ def _check_lockstep(trial: Trial) -> None:
     turn, seed = 0, trial.seed
     while turn < trial.period:
         plain, spoiled = trial.watch(trial.make()), trial.watch(trial.make(), spoil=True)
-        _require_equal(plain.reset(seed), spoiled.reset(seed, {"options": 1}), "reset(seed)")
+        remedy = (
+            "Draw only from a generator that reset(seed) seeds, and keep returned dictionaries out of the "
+            "environment's own state: callers may change them."
+        )
+        _require_equal(
+            plain.reset(seed), spoiled.reset(seed, {"options": 1}), "reset(seed)", remedy
+        )
+        if is_turn_based(plain.env):
+            remedy += " Ignore the actions of agents that wait: only one of the two was given them."
         for first, second in zip(trial.play(plain, turn), trial.play(spoiled, turn), strict=True):
-            _require_equal(first, second, "step()")
+            _require_equal(first, second, "step()", remedy)
             turn += 1
         for watched in (plain, spoiled):
             _check_end(watched.env)
         seed += 1
 
 
-def _require_equal(first: StepRecord, second: StepRecord, where: str) -> None:
+def _require_equal(first: StepRecord, second: StepRecord, where: str, remedy: str) -> None:
     for name, value in vars(first).items():
         if value != vars(second)[name]:
             raise ConformanceError(
                 f"equal {name} of {where} from two environments with equal seeds and actions",
                 f"{short(value)} and {short(vars(second)[name])}",
-                "Draw only from a generator that reset(seed) seeds, and keep returned dictionaries out "
-                "of the environment's own state: callers may change them.",
+                remedy,
             )
 
 

@@ -19,6 +19,7 @@ from llm_decpomdp.testing.player import Trial
 from tests import broken_envs as broken
 from tests.conftest import CountMode, WordReward, Writer, word_env, word_tasks
 from tests.foreign_envs import Plain, Rendezvous
+from tests.wrapper_cases import CountingActions
 
 BROKEN = [
     (broken.RandomTextLater, "equal observations of step"),
@@ -445,3 +446,8 @@ def test_a_set_of_tasks_is_not_empty_and_has_every_id_once():
         TaskSet((), "mine", "file", "train")
     with pytest.raises(ValueError, match=f"has 3 tasks with the id '{tasks[0].task_id}'"):
         TaskSet((*tasks, tasks[0], tasks[0]), "mine", "file", "train")
+
+
+def test_actions_of_waiting_agents_must_not_count() -> None:
+    with pytest.raises(ConformanceError, match="Ignore the actions of agents that wait"):
+        check_env(lambda: CountingActions(llm_decpomdp.make("probe-relay-turns-v0")))
