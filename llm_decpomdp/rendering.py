@@ -42,15 +42,18 @@ def transcript(env: DecPOMDPEnv) -> str:
     return "\n\n".join(parts)
 
 
-def print_turn(env: DecPOMDPEnv, viewer: str | None = None) -> None:
-    """Print the newest turn and the prompts after it; for a `viewer` its own prompts and answers, and no tests."""
+def print_turn(env: DecPOMDPEnv, viewer: str | None = None, *, judged: bool = True) -> None:
+    """Print the newest turn and the prompts after it; for a `viewer` its own prompts and answers, and no tests.
+
+    Without `judged` only the prompts, as after messages, or answers that others follow within the turn.
+    """
     from rich.console import Console
 
     console, episode = Console(highlight=False), env.episode
     visible_agents = [agent for agent in episode.prompts if viewer in (None, agent)]
-    if not episode.turns:
+    if judged and not episode.turns:
         console.rule(plain(f"Task {episode.task_id}"))
-    else:
+    elif judged:
         turn, number = episode.turns[-1], len(episode.turns)
         # `unwrapped`: a channel has more turns.
         console.rule(f"turn {number} of {env.unwrapped.num_turns}")

@@ -102,6 +102,7 @@ def play_episode(
     with raise_run_errors():
         print_turn(env, viewer)
         while env.agents:
+            judged = len(env.episode.turns)
             actions = {}
             for agent in [agent for agent in team if agent in env.acting]:
                 prompt = Dialogue(observations[agent], histories.get(agent, ()))
@@ -110,7 +111,7 @@ def play_episode(
             actions |= {a: next(answers) for a, answers in typed.items() if a in env.acting}
             observations, rewards, *_ = env.step(actions)
             total += next(iter(rewards.values()))
-            print_turn(env, viewer)
+            print_turn(env, viewer, judged=len(env.episode.turns) > judged)
     turns = len(env.episode.turns)
     print(f"episode over: total reward {total:.2f} in {turns} turn{'s' * (turns != 1)}")
     if viewer is not None:

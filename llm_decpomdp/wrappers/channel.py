@@ -326,7 +326,7 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
     def render(self) -> str | None:
         """Return the transcript with the log of messages (`ansi`), or print its newest part (`human`)."""
         if self.render_mode == "human":
-            print_turn(self)
+            print_turn(self, judged=self.speaking or not self.env.agents)
             return None
         return visible(self.state()) if self.render_mode == "ansi" else self.env.render()
 

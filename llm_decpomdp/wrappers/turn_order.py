@@ -231,8 +231,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     def render(self) -> str | None:
         """Return the transcript with the answers so far (`ansi`), or print its newest part (`human`)."""
         if self.render_mode == "human":
-            if not self._texts:
-                print_turn(self)
+            print_turn(self, judged=not self._texts)
             return None
         return visible(self.state()) if self.render_mode == "ansi" else self.env.render()
 

@@ -273,6 +273,16 @@ def test_people_see_answers_and_messages(capsys):
     assert "def main(x): return 1" in capsys.readouterr().out
 
 
+def test_messages_do_not_show_the_turn_before_them_again(capsys):
+    env = make("compose-v0", channel={"bandwidth": 9}, render_mode="human", num_turns=2)
+    env.reset(seed=0)
+    while env.agents:
+        env.step({"aux_0": "b", "main_0": "a"})
+    shown = capsys.readouterr().out
+    assert [shown.count(title) for title in ("Task ", "turn 1 of 2", "verdict")] == [1, 1, 2]
+    assert shown.count("aux_0 sees") == 4
+
+
 def test_the_strict_check_passes_of_wrappers_around_a_channel_and_not_within():
     env = make("probe-halves-v0", channel={"bandwidth": 4})
     assert message_turns(Greeting(env)) is env

@@ -128,6 +128,16 @@ def test_all_agents_must_act_in_every_turn_for_an_order_or_a_channel():
                 wrap(env)
 
 
+def test_each_turn_is_shown_once_and_each_prompt_with_the_answers_before_it(capsys):
+    env = ordered(order=PIPELINE, render_mode="human", num_turns=2)
+    env.reset(seed=0)
+    while env.agents:
+        env.step(dict.fromkeys(env.acting, "no code"))
+    shown = capsys.readouterr().out
+    assert [shown.count(title) for title in ("Task ", "turn 1 of 2", "verdict")] == [1, 1, 2]
+    assert shown.count("main_0 sees") == shown.count("aux_0 sees") == shown.count(FINAL) == 2
+
+
 def test_it_is_recorded_how_the_environment_was_made():
     env = ordered(order=PIPELINE, num_turns=3)
     assert env.num_turns == 6 and env.metadata["order"] == PIPELINE

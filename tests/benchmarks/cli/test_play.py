@@ -155,6 +155,15 @@ def test_policies_are_asked_when_they_act_and_read_their_histories() -> None:
     assert (first.read, second.read) == ([[], ["a"]], [[]])
 
 
+def test_a_turn_is_shown_once_in_turn_order(capsys: pytest.CaptureFixture[str]) -> None:
+    play(
+        "coophumaneval-v0 --source bundled --policy random --num-turns 2 --env-option order=[aux_0,main_0]"
+    )
+    shown = capsys.readouterr().out
+    assert [shown.count(title) for title in ("Task ", "turn 1 of 2", "verdict")] == [1, 1, 2]
+    assert shown.count("main_0 sees") == 2
+
+
 pytest.importorskip("openai")
 
 from tests.chat_server import ChatServer
