@@ -10,6 +10,7 @@ from gymnasium.spaces import Text
 from pettingzoo import AECEnv, ParallelEnv
 
 from llm_decpomdp.branching import acting_agents, branch
+from llm_decpomdp.spaces import read_actions
 from llm_decpomdp.wrappers.turn_order import unpaid_infos
 
 
@@ -80,15 +81,21 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
         return self._observations[agent]
 
     def step(self, action: Any) -> None:
-        """Take the action of the selected agent; `None` where it is done."""
+        """Take the action of the selected agent; `None` where it is done.
+
+        Raises:
+            TypeError: If the action is not a string.
+        """
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
             return
+        # Now, as the environment would only see it after the actions of the others.
+        text = read_actions({agent: action}, [agent])
         # What an agent has earned is read by `last()` before it acts, and starts again from there.
         self._cumulative_rewards[agent] = 0.0
         self._clear_rewards()
-        self._actions[agent] = action
+        self._actions |= text
         remaining = [name for name in self._waiting if name not in self._actions]
         if remaining:
             self.agent_selection = remaining[0]
@@ -214,15 +221,14 @@ class ParallelView(ParallelEnv[str, Any, str]):  # type: ignore[misc]  # petting
         """Let the selected agent act; the actions of others are ignored.
 
         Raises:
-            KeyError: If the selected agent's action is missing.
+            KeyError: If the selected agent's action is missing, or an unknown agent acts.
+            TypeError: If its action is not a string.
         """
         env, live = self.aec_env, self.agents
         if not live:
             return {}, {}, {}, {}, {}
         agent = env.agent_selection
-        if agent not in actions:
-            raise KeyError(f"no action for agent {agent!r}, which acts now")
-        env.step(actions[agent])
+        env.step(read_actions(actions, [agent], waiting=live)[agent])
         earned = {name: float(env.rewards.get(name, 0.0)) for name in env.agents}
         terminations, truncations = dict(env.terminations), dict(env.truncations)
         infos = dict(env.infos)

@@ -55,6 +55,16 @@ def test_the_aec_view_selects_the_acting_agents_alone():
     ]
 
 
+def test_an_action_that_is_no_text_is_refused_when_it_is_given():
+    env = aec(GAMES["simultaneous"]())
+    env.reset(seed=0)
+    with pytest.raises(TypeError, match="the action of 'aux_0' must be a str, got int"):
+        env.step(3)
+    for _ in range(2):
+        env.step("text")
+    assert env.infos["aux_0"]["turn"] == 1
+
+
 class Countdown(AECEnv):
     """Players take turns; each names the number below the one before, and the team earns 1 for each."""
 
