@@ -95,6 +95,21 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
     return env
 
 
+def make_family(id: str, **kwargs: Any) -> DecPOMDPEnv:
+    """Build an environment as `make`, for commands and configurations, which need its tasks and other parts.
+
+    Raises:
+        TypeError: If it has no parts, as a parallel environment of another library; and as `make`.
+    """
+    env = make(id, **kwargs)
+    if not isinstance(env.unwrapped, DecPOMDPEnv):
+        raise TypeError(
+            f"{id} builds a {type(env).__name__}, and commands need an environment with tasks, roles, a reward "
+            "and a mode (docs/plugins.md): write one, or train in Python as examples/own_environment.py does"
+        )
+    return env
+
+
 def description(id: str) -> str:
     """Describe the task of the agents of an environment; errors as of `make`.
 

@@ -10,7 +10,11 @@ import pytest
 
 import llm_decpomdp
 from llm_decpomdp import DecPOMDPEnv, registry
+from llm_decpomdp.benchmarks import load_config
+from llm_decpomdp.benchmarks.config.errors import ConfigError
 from tests.conftest import word_env
+from tests.foreign_envs import Rendezvous
+from tests.wrapper_cases import Paying
 
 CODING = "llm_decpomdp.envs.coding.env:coophumaneval"
 
@@ -49,6 +53,34 @@ def test_make_builds_and_marks_the_environment():
     assert env.num_turns == 3
     assert env.metadata["id"] == "coophumaneval-v0"
     assert env.metadata["kwargs"] == {"source": "bundled", "num_turns": 3}
+
+
+def foreign():
+    """An environment of another library."""
+    return Rendezvous()
+
+
+def test_commands_need_the_parts_of_an_environment(own_registry):
+    registry.register("rendezvous-v0", f"{__name__}:foreign")
+    assert isinstance(llm_decpomdp.make("rendezvous-v0"), Rendezvous)
+    with pytest.raises(TypeError, match="rendezvous-v0 builds a Rendezvous"):
+        registry.make_family("rendezvous-v0")
+    with pytest.raises(ConfigError, match="rendezvous-v0 builds a Rendezvous"):
+        load_config(None, ["env.id=rendezvous-v0"])
+
+
+def wrapped():
+    """An environment whose reward a wrapper changes."""
+    return Paying(llm_decpomdp.make("coophumaneval-v0", source="bundled"))
+
+
+def test_one_policy_for_all_is_refused_where_it_would_lose_a_wrapper_or_finds_no_parts(
+    own_registry,
+):
+    for function in ("wrapped", "foreign"):
+        registry.register(f"{function}-v0", f"{__name__}:{function}")
+        with pytest.raises(TypeError, match="without wrappers, got a "):
+            llm_decpomdp.make(f"{function}-v0", centralized=True)
 
 
 def test_registered_defaults_apply_and_give_way(own_registry):

@@ -79,7 +79,7 @@ def play(
     """
     from llm_decpomdp.benchmarks.cli.episode import load_run_team, make_policy, play_episode
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
-    from llm_decpomdp.registry import make
+    from llm_decpomdp.registry import make_family
 
     # Checked at once and before anything is loaded: models take minutes.
     mistakes = {
@@ -108,7 +108,7 @@ def play(
         env, players = load_run_team(team, env_id, arguments, allow_endpoint or ())
     else:
         with raise_config_errors():
-            env = make(str(env_id), **arguments)
+            env = make_family(str(env_id), **arguments)
         player = make_policy(policy or partner, base_url, key_variable)
         players = dict.fromkeys(env.possible_agents, player)
     # A person types only where some agent is left to them.

@@ -39,7 +39,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 from llm_decpomdp.option_tools import refuse_changes
 from llm_decpomdp.options import Options, names, option, option_of
-from llm_decpomdp.registry import accepts_argument, make
+from llm_decpomdp.registry import accepts_argument, make_family
 
 ENV_ID = "coophumaneval-v0"
 
@@ -274,7 +274,7 @@ class Config(Options):
             ImportError: If the module of the environment's id cannot be imported.
             KeyError: If there is no such environment.
             ValueError: If `env.options` names an argument that has a key of its own, or a value is bad.
-            TypeError: If the environment has no such argument.
+            TypeError: If the environment has no such argument, or no tasks, roles, reward and mode.
         """
         settings, defaults = self._settings(), Config()._settings()
         # Two places for one argument would leave open which of them wins.
@@ -288,7 +288,7 @@ class Config(Options):
             if accepts_argument(self.env.id, key) or value != defaults[key]
         }  # `centralized`, an argument of `make`, among them
         data = self._data(split, source or self.dataset.source)
-        env = make(self.env.id, **arguments, **self.env.options, **data, **wrappers)
+        env = make_family(self.env.id, **arguments, **self.env.options, **data, **wrappers)
         for key, value in fixed.items():
             if value not in (defaults[key], true := SIZES[key](env)):
                 raise ValueError(f"env.{key}={value}: {self.env.id} always has {true}; drop it")

@@ -38,7 +38,7 @@ from llm_decpomdp.branching import message_turns
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.plugins import find, is_entry_point
 from llm_decpomdp.policy import Policy, Team
-from llm_decpomdp.registry import accepts_argument, make
+from llm_decpomdp.registry import accepts_argument, make_family
 
 MATCHED = "single_agent_matched"
 
@@ -69,7 +69,7 @@ class EvalConfig:
     def make_env(self, **changes: Any) -> DecPOMDPEnv:
         """Build the environment with changed arguments; raise a `ConfigError` if one is not valid."""
         with raise_config_errors():
-            return make(self.env_id, **{**self.env_options, **changes})
+            return make_family(self.env_id, **{**self.env_options, **changes})
 
     def starts(self, count: int | None = None) -> list[Start]:
         """Return a start for each problem, or for the first ones."""

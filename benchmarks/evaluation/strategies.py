@@ -12,7 +12,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_config_erro
 from llm_decpomdp.benchmarks.evaluation.folder import interval
 from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap
 from llm_decpomdp.envs.worlds.strategies import NUMBERS, Strategy, play
-from llm_decpomdp.registry import make
+from llm_decpomdp.registry import make_family
 from llm_decpomdp.utils.text import plain
 
 TOLERANCE = 1e-6
@@ -43,7 +43,7 @@ def check_strategies(
         ConfigError: If an argument is not valid, or the environment declares no strategies.
     """
     with raise_config_errors():
-        env = make(env_id, **arguments)
+        env = make_family(env_id, **arguments)
         task_ids = [task.task_id for task in env.unwrapped.tasks.tasks[:tasks]]
     strategies: Mapping[str, Strategy] = getattr(env.unwrapped.reward, "strategies", {})
     if not strategies:
@@ -53,7 +53,7 @@ def check_strategies(
         )
     played: dict[str, list[float]] = {}
     for name, strategy in strategies.items():
-        changed_env = make(env_id, **{**arguments, **strategy.changes})
+        changed_env = make_family(env_id, **{**arguments, **strategy.changes})
         played[name] = [play(changed_env, task_id, strategy, seed) for task_id in task_ids]
     rows = [env.unwrapped.tasks.find(task_id) for task_id in task_ids]
 

@@ -15,7 +15,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.policy import Team, distinct_policies
-from llm_decpomdp.registry import accepts_argument, make
+from llm_decpomdp.registry import accepts_argument, make_family
 from llm_decpomdp.task_set import TaskSet
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -41,7 +41,7 @@ def load_env(
     arguments |= {"split": split} if split else {}
     try:
         with raise_config_errors():
-            env = make(env_id, **arguments)
+            env = make_family(env_id, **arguments)
             len(env.tasks)
     except OSError as error:
         raise RunError(f"cannot load the data of {env_id}: {error}") from error

@@ -41,11 +41,17 @@ def centralize(env: DecPOMDPEnv, enabled: bool = True) -> DecPOMDPEnv:
         enabled: The value of `make`'s argument: `False` returns `env` as it is.
 
     Raises:
+        TypeError: If it is a wrapper, or an environment without these parts.
         ValueError: If it is centralized already, or `enabled` is neither true nor false.
     """
     check_flags(centralized=enabled)
     if not enabled:
         return env
+    if not isinstance(env, DecPOMDPEnv):
+        raise TypeError(
+            "centralized needs an environment of tasks, roles, a reward and a mode, without wrappers, got a "
+            f"{type(env).__name__}: llm_decpomdp.merge_agents(env) lets one player write for all of any other"
+        )
     if isinstance(env.mode, JointMode):
         raise ValueError(f"{env.name} is centralized already")
     needs = {"mode": ("acting", "present", "history"), "reward": ("history",)}

@@ -192,7 +192,7 @@ def checked(monkeypatch):
     def check(**changes):
         game = Sum()
         game.strategies = {**Sum.strategies, **changes}
-        monkeypatch.setattr(checks, "make", lambda env_id, **arguments: make_sum(game))
+        monkeypatch.setattr(checks, "make_family", lambda env_id, **arguments: make_sum(game))
         return {entry.name: entry for entry in checks.check_strategies("sum-v0", {}, tasks=20)}
 
     return check
