@@ -20,22 +20,17 @@ from typing import Any
 import torch
 
 from llm_decpomdp.agents.inference.decoding import growing_cache, takes_prepared_masks, whole_head
+from llm_decpomdp.agents.inference.prefill import PADDING, PASS_TOKENS, SetAdapters, forward_with
 from llm_decpomdp.agents.inference.sampler import (
-    PREFILL_TOKENS,
     GrowingSteps,
     Prefilled,
     Prompt,
     SampledRow,
     SampledRows,
-    SetAdapters,
-    forward_with,
     ignore_adapters,
     sample,
 )
 from llm_decpomdp.agents.inference.stop_strings import Decode
-
-PADDING = 1.15
-"""Most columns of prompts that are computed together, as a multiple of their tokens."""
 
 FREE = 4
 """Rows are added when one in so many is free: each time the keys and values of all rows are copied."""
@@ -118,7 +113,7 @@ class _Batch:
         for index in waiting[:most]:
             tokens += len(self._prompts[index].ids) - self._shared
             columns = width * (len(group) + 1)
-            if columns > PADDING * tokens or (group and columns > PREFILL_TOKENS):
+            if columns > PADDING * tokens or (group and columns > PASS_TOKENS):
                 break
             group.append(index)
         return group

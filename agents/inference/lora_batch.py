@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from llm_decpomdp.agents.inference.decoding import limit_threads
-from llm_decpomdp.agents.inference.sampler import SetAdapters
+from llm_decpomdp.agents.inference.prefill import SetAdapters
 
 
 def can_batch_adapters(model: Any) -> bool:

@@ -126,6 +126,10 @@ class PrefixCache:
             cache.update(*states, index)
         return columns
 
+    def find_length(self, prompt: Prompt) -> int:
+        """Return the number of known tokens of a prompt; its last one is never known, for its logits."""
+        return min(self._find(prompt).length, len(prompt.ids) - 1)
+
     def _find(self, prompt: Prompt) -> Match:
         ids, best, source = np.array(prompt.ids, np.int64), Match(), None
         for entry in self._entries:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,27 +20,20 @@ from torch.nn.functional import pad
 from typing_extensions import Protocol
 
 from llm_decpomdp.agents.inference.decoding import (
-    cache_argument,
     growing_cache,
     limit_threads,
     product_size,
     takes_prepared_masks,
-    whole_head,
 )
 from llm_decpomdp.agents.inference.determinism import cumulative_sum
 from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.inference.prefix_cache import Entry, PrefixCache
+from llm_decpomdp.agents.inference.prefill import SetAdapters, forward_with, pad_left, prefill
+from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.stop_strings import Decode, StopSearch
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.inference.static_cache import StaticSteps
-
-PREFILL_TOKENS = 8192
-"""Tokens of prompts, with padding, of one pass. It bounds the memory of activations; vLLM has the same default."""
-
-SetAdapters = Callable[[Sequence[str | None]], None]
-"""Sets the adapter of each row for the next pass."""
 
 
 @dataclass(frozen=True)
@@ -164,61 +156,6 @@ def sample(
             tokens = tokens[going]
             step.select(going)
         logits = step(tokens)
-
-
-def prefill(
-    model: Any,
-    prompts: Sequence[Prompt],
-    num_samples: int,
-    set_adapters: SetAdapters,
-    prefixes: PrefixCache | None,
-) -> tuple[Any, Tensor, list[Entry]]:
-    """Compute the keys and values of prompts, of each different one once, in passes of at most `PREFILL_TOKENS`.
-
-    The arguments are those of `sample`; the model has a growing cache.
-
-    Returns:
-        The cache of all rows, whose last tokens stand in one column; the logits behind them, (N, V); and with
-        `prefixes` the entry of each prompt there.
-    """
-    keys = [(prompt.adapter, *prompt.ids) for prompt in prompts]
-    different = dict(zip(keys, prompts, strict=True))
-    # Prompts of similar length are computed together, since padding is computed too.
-    order = sorted(different, key=lambda key: -len(key))
-    waiting = [different[key] for key in order]
-    caches: list[Any] = []
-    logits: list[Tensor] = []
-    entries: list[Entry] = []
-    while waiting:
-        size = max(1, PREFILL_TOKENS // len(waiting[0].ids))
-        part, waiting = waiting[:size], waiting[size:]
-        ids, mask = pad_left([prompt.ids for prompt in part], model.device)
-        positions = (mask.cumsum(1) - 1).clamp(min=0)
-        cache: Any = growing_cache(model)
-        set_adapters([prompt.adapter for prompt in part])
-        start = 0 if prefixes is None else prefixes.fill(cache, part)
-        with whole_head(model):
-            out = forward_with(model, cache)(
-                input_ids=ids[:, start:], attention_mask=mask, position_ids=positions[:, start:]
-            )
-        entries += [] if prefixes is None else prefixes.add_prompts(cache, part)
-        caches.append(cache)
-        logits.append(out.logits[:, -1])
-    places = {key: place for place, key in enumerate(order)}
-    lines = [places[key] for key in keys for _ in range(num_samples)]
-    first, *others = caches
-    for index, layer in enumerate(first.layers):
-        layer.append([other.layers[index] for other in others], lines)
-    of_prompts = [entries[places[key]] for key in keys] if entries else []
-    return first, torch.cat(logits)[lines], of_prompts
-
-
-def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return token ids and mask, both (B, P); masked places hold 0 and are never read."""
-    width = max(map(len, prompts))
-    ids = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
-    mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
-    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
 def block_size(device: torch.device) -> int:
@@ -372,11 +309,6 @@ class Prefilled:
     limit: int  # maximum number of passes
     set_adapters: Callable[[], None]  # sets the adapters of the lines for the next pass
     padded: bool  # whether any prompt is shorter than P
-
-
-def forward_with(model: Any, cache: Any) -> Callable[..., Any]:
-    """Return the pass of a model with a cache, which gives the logits of the last column alone."""
-    return partial(model, **{cache_argument(model): cache}, use_cache=True, logits_to_keep=1)
 
 
 class GrowingSteps:

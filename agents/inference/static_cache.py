@@ -18,7 +18,8 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from llm_decpomdp.agents.inference.decoding import takes_prepared_masks
 from llm_decpomdp.agents.inference.log_probs import unwrap_peft
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.inference.sampler import Prefilled, forward_with, sample
+from llm_decpomdp.agents.inference.prefill import forward_with
+from llm_decpomdp.agents.inference.sampler import Prefilled, sample
 
 
 def uses_static_cache(model: Any, caching: Caching) -> bool:

@@ -22,7 +22,7 @@ from transformers import (
 from transformers import MistralForCausalLM as Mistral
 
 from llm_decpomdp.agents import CausalLM, PolicySpec, Prompting, Sampling, load_team
-from llm_decpomdp.agents.inference import generate, sampler
+from llm_decpomdp.agents.inference import generate, prefill, sampler
 from llm_decpomdp.agents.inference.decoding import ROOM, GrowingLayer, growing_cache
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
@@ -101,7 +101,7 @@ def test_a_row_does_not_depend_on_the_others(model: LlamaForCausalLM) -> None:
         (1, [(1, 6), (1, 5), (1, 4), (1, 3), (1, 1)]),
         (9, [(1, 6), (1, 5), (2, 4), (1, 1)]),
         (12, [(2, 6), (3, 4)]),
-        (sampler.PREFILL_TOKENS, [(5, 6)]),
+        (prefill.PASS_TOKENS, [(5, 6)]),
     ],
 )
 def test_prompts_are_computed_in_passes_of_a_number_of_tokens(
@@ -114,7 +114,7 @@ def test_prompts_are_computed_in_passes_of_a_number_of_tokens(
     prompts = [prompt(*range(3, 3 + k), seed=seed) for seed, k in enumerate(lengths)]
     alone = [row for one in prompts for row in sample(model, [one], 2, [END])]
     prompts = [prompt(*one.ids, seed=one.generator.initial_seed()) for one in prompts]
-    monkeypatch.setattr(sampler, "PREFILL_TOKENS", tokens)
+    monkeypatch.setattr(prefill, "PASS_TOKENS", tokens)
     shapes: list[tuple[int, int]] = []
     hook = model.register_forward_pre_hook(
         lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
