@@ -22,7 +22,7 @@ from transformers import (
 from transformers import MistralForCausalLM as Mistral
 
 from llm_decpomdp.agents import CausalLM, PolicySpec, Prompting, Sampling, load_team
-from llm_decpomdp.agents.inference import generate, prefill, sampler
+from llm_decpomdp.agents.inference import generate, sampler
 from llm_decpomdp.agents.inference.decoding import ROOM, GrowingLayer, growing_cache
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
@@ -93,46 +93,6 @@ def test_a_row_does_not_depend_on_the_others(model: LlamaForCausalLM) -> None:
     alone += sample(model, [prompt(7, 8, 9, seed=3, sampling=long)], 4, [END])
     assert [row.tokens for row in together] == [row.tokens for row in alone]
     assert max(len(row.tokens) for row in together[:4]) == 5
-
-
-@pytest.mark.parametrize(
-    ("tokens", "first"),
-    [
-        (1, [(1, 6), (1, 5), (1, 4), (1, 3), (1, 1)]),
-        (9, [(1, 6), (1, 5), (2, 4), (1, 1)]),
-        (12, [(2, 6), (3, 4)]),
-        (prefill.PASS_TOKENS, [(5, 6)]),
-    ],
-)
-def test_prompts_are_computed_in_passes_of_a_number_of_tokens(
-    model: LlamaForCausalLM,
-    monkeypatch: pytest.MonkeyPatch,
-    tokens: int,
-    first: list[tuple[int, int]],
-) -> None:
-    lengths = (3, 6, 1, 4, 5, 6)
-    prompts = [prompt(*range(3, 3 + k), seed=seed) for seed, k in enumerate(lengths)]
-    alone = [row for one in prompts for row in sample(model, [one], 2, [END])]
-    prompts = [prompt(*one.ids, seed=one.generator.initial_seed()) for one in prompts]
-    monkeypatch.setattr(prefill, "PASS_TOKENS", tokens)
-    shapes: list[tuple[int, int]] = []
-    hook = model.register_forward_pre_hook(
-        lambda _, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
-    )
-    together = sample(model, prompts, 2, [END])
-    hook.remove()
-    assert [row.tokens for row in together] == [row.tokens for row in alone]
-    for ours, theirs in zip(together, alone, strict=True):
-        assert ours.log_probs == pytest.approx(theirs.log_probs, abs=1e-4)
-    # The two equal prompts are computed once, and the longest come first.
-    assert shapes[: len(first)] == first and shapes[len(first)][1] == 1
-
-
-def test_equal_prompts_of_two_adapters_are_computed_apart(model: LlamaForCausalLM) -> None:
-    adapters: list[list[str | None]] = []
-    prompts = [prompt(5, 6, adapter=name) for name in ("a", "b", "a")]
-    sample(model, prompts, 2, [END], lambda names: adapters.append([*names]))
-    assert adapters[0] == ["a", "b"] and adapters[1] == ["a", "a", "b", "b", "a", "a"]
 
 
 def test_the_head_reads_states_that_lie_side_by_side(model: LlamaForCausalLM) -> None:
@@ -286,20 +246,6 @@ def test_a_growing_layer_keeps_what_it_is_given() -> None:
         states = torch.randn(len(rows), 2, 1, 4)
         kept = torch.cat([kept[rows], states], 2)
         assert torch.equal(layer.update(states, -states)[0], kept)
-
-
-def test_rows_of_several_layers_end_in_one_column() -> None:
-    layers = [GrowingLayer() for _ in range(3)]
-    for layer, (rows, tokens) in zip(layers, [(2, 5), (1, 7), (2, 3)], strict=True):
-        states = torch.randn(rows, 2, tokens, 4)
-        layer.update(states, -states)
-    rows = [row for layer in layers for row in layer.states()[0]]
-    layers[0].append(layers[1:], [4, 2, 2, 0])
-    keys, values = layers[0].states()
-    assert keys.shape == (4, 2, 7, 4) and torch.equal(values, -keys)
-    for found, expected in zip(keys, [rows[4], rows[2], rows[2], rows[0]], strict=True):
-        padding = found.shape[1] - expected.shape[1]
-        assert torch.equal(found[:, padding:], expected) and not found[:, :padding].any()
 
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
