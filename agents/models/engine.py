@@ -22,12 +22,12 @@ from llm_decpomdp.agents.inference.log_probs import (
 )
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.inference.options import Caching
+from llm_decpomdp.agents.inference.prefill import SetAdapters
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     Remote,
     SampledRow,
-    SetAdapters,
     ignore_adapters,
     sample,
 )

@@ -30,12 +30,12 @@ from llm_decpomdp.agents.inference.log_probs import (
     plain_log_probs,
     unwrap_peft,
 )
+from llm_decpomdp.agents.inference.prefill import SetAdapters
 from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     SampledRow,
     SampledRows,
-    SetAdapters,
     ignore_adapters,
     sample,
 )
