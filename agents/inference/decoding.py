@@ -219,7 +219,9 @@ def _reserve_memory(states: Tensor, length: int) -> Tensor:
 
 
 def _join_rows(parts: Sequence[Tensor], lines: Sequence[int], length: int) -> Tensor:
-    """Copy rows of all parts into memory for `length` tokens and `ROOM` more, (N, heads, tokens, size)."""
+    """Copy rows of all parts, (N, heads, tokens, size); rows of several parts into memory with room for more."""
+    if len(parts) == 1:
+        return parts[0][list(lines)]
     _, heads, _, size = parts[0].shape
     # Zeros, because the values of masked columns are multiplied by 0.
     store = parts[0].new_zeros(len(lines), heads, length + ROOM, size)
