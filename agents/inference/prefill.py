@@ -70,15 +70,15 @@ def prefill(
     """
     keys = [(prompt.adapter, *prompt.ids) for prompt in prompts]
     different = dict(zip(keys, prompts, strict=True))
-    known = PrefixCache(math.inf) if prefixes is None else prefixes
+    store = PrefixCache(math.inf) if prefixes is None else prefixes
     if prefixes is None:
-        _compute_beginnings(model, [*different.values()], set_adapters, known)
+        _compute_beginnings(model, [*different.values()], set_adapters, store)
     caches: list[Any] = []
     logits: list[Tensor] = []
     places: dict[Any, int] = {}
     entries: list[Entry] = []
-    for part in _split(different.values(), known):
-        cache, last = _compute(model, part, set_adapters, known)
+    for part in _split(different.values(), store):
+        cache, last = _compute(model, part, set_adapters, store)
         entries += [] if prefixes is None else prefixes.add_prompts(cache, part)
         places |= {(p.adapter, *p.ids): place for place, p in enumerate(part, len(places))}
         caches.append(cache)
@@ -91,16 +91,16 @@ def prefill(
 
 
 def _compute_beginnings(
-    model: Any, prompts: Sequence[Prompt], set_adapters: SetAdapters, known: PrefixCache
+    model: Any, prompts: Sequence[Prompt], set_adapters: SetAdapters, store: PrefixCache
 ) -> None:
     """Add the beginnings that several prompts share, and before them those that these share."""
     beginnings = shared_beginnings(prompts)
     if not beginnings:
         return
-    _compute_beginnings(model, beginnings, set_adapters, known)
-    for part in _split(beginnings, known):
-        cache, _ = _compute(model, part, set_adapters, known)
-        known.add_prompts(cache, part)
+    _compute_beginnings(model, beginnings, set_adapters, store)
+    for part in _split(beginnings, store):
+        cache, _ = _compute(model, part, set_adapters, store)
+        store.add_prompts(cache, part)
 
 
 def shared_beginnings(prompts: Sequence[Prompt]) -> list[Prompt]:
@@ -109,21 +109,21 @@ def shared_beginnings(prompts: Sequence[Prompt]) -> list[Prompt]:
     There are fewer beginnings than prompts, and none if they would save less than a quarter of all tokens.
     """
     # In the order of their tokens, a prompt has the most in common with one of its neighbors.
-    ordered = sorted(prompts, key=lambda prompt: (prompt.adapter or "", *prompt.ids))
+    ranking = sorted(prompts, key=lambda prompt: (prompt.adapter or "", *prompt.ids))
     common = [
         _common_length(first.ids, second.ids) if first.adapter == second.adapter else 0
-        for first, second in pairwise(ordered)
+        for first, second in pairwise(ranking)
     ]
     lengths = [max(pair) for pair in pairwise([0, *common, 0])]
-    found = {
+    beginnings = {
         (prompt.adapter, *prompt.ids[:length]): replace(prompt, ids=prompt.ids[:length])
-        for prompt, length in zip(ordered, lengths, strict=True)
+        for prompt, length in zip(ranking, lengths, strict=True)
         if length >= SHORTEST
     }
-    saved = sum(length for length in lengths if length >= SHORTEST)
-    saved -= sum(len(beginning.ids) for beginning in found.values())
+    gain = sum(length for length in lengths if length >= SHORTEST)
+    gain -= sum(len(beginning.ids) for beginning in beginnings.values())
     total = sum(len(prompt.ids) for prompt in prompts)
-    return [*found.values()] if saved >= max(LEAST_SAVED, total / 4) else []
+    return [*beginnings.values()] if gain >= max(LEAST_SAVED, total / 4) else []
 
 
 def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
@@ -131,14 +131,14 @@ def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
     return next((k for k, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
-def _split(prompts: Iterable[Prompt], known: PrefixCache) -> Iterator[list[Prompt]]:
+def _split(prompts: Iterable[Prompt], store: PrefixCache) -> Iterator[list[Prompt]]:
     """Divide prompts into those of one pass."""
     # Prompts with about as many tokens to compute stand together, since padding is computed too.
-    unknown = [(len(prompt.ids) - known.find_length(prompt), prompt) for prompt in prompts]
-    unknown.sort(key=lambda pair: -pair[0])
+    remainders = [(len(prompt.ids) - store.find_length(prompt), prompt) for prompt in prompts]
+    remainders.sort(key=lambda pair: -pair[0])
     part: list[Prompt] = []
     width = tokens = 0
-    for length, prompt in unknown:
+    for length, prompt in remainders:
         tokens += length
         columns = width * (len(part) + 1)
         if part and columns > min(PASS_TOKENS, max(SMALL_PASS, PADDING * tokens)):
@@ -150,14 +150,14 @@ def _split(prompts: Iterable[Prompt], known: PrefixCache) -> Iterator[list[Promp
 
 
 def _compute(
-    model: Any, prompts: Sequence[Prompt], set_adapters: SetAdapters, known: PrefixCache
+    model: Any, prompts: Sequence[Prompt], set_adapters: SetAdapters, store: PrefixCache
 ) -> tuple[Any, Tensor]:
     """Return the cache of prompts in one pass, and the logits behind them."""
     ids, mask = pad_left([prompt.ids for prompt in prompts], model.device)
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     cache: Any = growing_cache(model)
     set_adapters([prompt.adapter for prompt in prompts])
-    start = known.fill(cache, prompts)
+    start = store.fill(cache, prompts)
     with whole_head(model):
         out = forward_with(model, cache)(
             input_ids=ids[:, start:], attention_mask=mask, position_ids=positions[:, start:]
