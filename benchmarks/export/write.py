@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from llm_decpomdp.benchmarks.config.errors import ConfigError, write_folder
 from llm_decpomdp.benchmarks.export.contents import PAIR_KINDS, PairChoice, pairs, trajectories
 from llm_decpomdp.benchmarks.export.source import PHASES, Content, EpisodeSource, ExportColumn
 from llm_decpomdp.benchmarks.publish.cards import data_card
+from llm_decpomdp.utils.hub import import_datasets
 from llm_decpomdp.validation import unknown
 
 NO_PAIRS = (
@@ -135,11 +135,7 @@ def _write(content: Content, phase: str, file: Path, scratch: Path) -> int:
     if file.suffix == ".jsonl":
         with file.open("w", encoding="utf-8") as lines:
             return sum(1 for row in content.rows(phase) if lines.write(json.dumps(row) + "\n"))
-    import datasets
-
-    # In a log each step of a progress bar would be a line.
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
+    datasets = import_datasets()
     data_set = datasets.Dataset.from_generator(
         content.rows,
         # Types from the data would be null for a column without values, and differ between the

@@ -20,7 +20,7 @@ from pathlib import Path
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, read_rows, refuse, require_row
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.task_set import TaskSet
-from llm_decpomdp.utils.hub import hub_reachable
+from llm_decpomdp.utils.hub import hub_reachable, import_datasets
 from llm_decpomdp.utils.text import warn, warn_once
 from llm_decpomdp.validation import unknown
 
@@ -383,8 +383,7 @@ def hub_rows(
         OSError: If the download fails.
         ValueError: If there is no such configuration or split.
     """
-    from datasets import load_dataset
-
+    load_dataset = import_datasets().load_dataset
     if Path(repository).is_dir():
         return list(load_dataset(repository, config, split=split)), ""
     from huggingface_hub import HfApi

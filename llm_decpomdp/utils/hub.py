@@ -1,4 +1,4 @@
-"""Probe of the Hugging Face hub with a time limit."""
+"""The Hugging Face hub: a probe with a time limit, and its library `datasets` without bars in log files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import http.client
 import logging
 import math
 import os
+import sys
 import threading
 import urllib.error
 import urllib.request
+from typing import Any
 
 PROBE_SECONDS = 2.5
 """Longest wait for an answer, in seconds."""
@@ -31,6 +33,15 @@ def hub_reachable(path: str = "") -> bool:
 def hub_answers() -> bool:
     """Check once in a process whether the hub answers at all; False if an environment variable says offline."""
     return not _offline("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") and _answers(f"{hub_address()}/")
+
+
+def import_datasets() -> Any:
+    """Return the library `datasets`, without its progress bars if stderr is no terminal."""
+    import datasets
+
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    return datasets
 
 
 def _offline(*variables: str) -> bool:

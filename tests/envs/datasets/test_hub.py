@@ -206,6 +206,7 @@ def test_what_the_hub_gave_is_known_by_its_commit_and_can_be_had_again(tmp_path)
     with HubServer("own/data", {commit: tmp_path / commit for commit in (old, new)}, new) as hub:
         settings = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home"), "no_proxy": "*"}
         done = python("-c", SCRIPT, f"hub@{old}", env=usual | settings)
+    assert "Generating" not in done.stderr and "%|" not in done.stderr  # bars, in a log file
     now, same, before = map(json.loads, done.stdout.splitlines())
     assert (now["source"], now["revision"], now["first"], now["rows"]) == ("hub", new, "own/1", 3)
     assert (same["source"], same["revision"], same["stand_in"]) == ("hub", new, False)
