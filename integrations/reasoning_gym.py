@@ -12,6 +12,7 @@ from reasoning_gym.utils import extract_answer
 from llm_decpomdp.integrations.games import TextGame
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.spaces import requested_task
+from llm_decpomdp.utils.chat_text import find_answer
 from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, from_single_agent
 
 
@@ -21,7 +22,7 @@ def questions(
     """Return a data set as an environment: `reset` asks a question, and `step` scores its answer from 0 to 1.
 
     Task ids are positions in the data set, from `"0"`; a seed draws one. The answer is the text in the last
-    `<answer>` tags, or the whole completion if there are none.
+    `<answer>` tags, or the whole completion without reasoning if there are none.
 
     Args:
         dataset: Name of a data set, such as `basic_arithmetic`.
@@ -75,7 +76,7 @@ class Questions(TextGame):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Score the answer, as the data set does."""
         tagged = extract_answer(action)
-        answer = action.strip() if tagged is None else tagged
+        answer = find_answer(action).text.strip() if tagged is None else tagged
         return "", float(self._data.score_answer(answer, self._entry)), True, False, {}
 
     def __getstate__(self) -> dict[str, Any]:

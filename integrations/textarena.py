@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from llm_decpomdp.integrations.games import TextGame
 from llm_decpomdp.spaces import requested_task
+from llm_decpomdp.utils.chat_text import find_answer
 from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, from_single_agent
 
 _GLOBAL_GENERATORS = threading.Lock()
@@ -78,10 +79,10 @@ class TextArenaGame(TextGame):
             return self._game.get_observation()[1], {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Play a turn; the reward is 0 before the last."""
+        """Play a turn, without the reasoning in the action; the reward is 0 before the last."""
         self._texts += (action,)
         with self._own_stream():
-            episode_ended, _ = self._game.step(action=action)
+            episode_ended, _ = self._game.step(action=find_answer(action).text)
             if episode_ended:
                 rewards, _ = self._game.close()
                 return "", float(rewards[0]), True, False, {}

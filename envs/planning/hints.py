@@ -19,6 +19,7 @@ from llm_decpomdp.envs.worlds.game import (
 from llm_decpomdp.envs.worlds.strategies import Strategy, exploits
 from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import option
+from llm_decpomdp.utils.chat_text import find_answer
 
 CALLER, PLANNER = "caller_0", "planner_0"
 
@@ -143,8 +144,8 @@ class HintGame(Game):
 
 
 def read_hint(text: str, length: int) -> str:
-    """Return a hint as the planner reads it: in one line, cut to its length."""
-    return " ".join(text.split())[:length]
+    """Return a hint as the planner reads it: without reasoning, in one line, cut to its length."""
+    return " ".join(find_answer(text).text.split())[:length]
 
 
 # Scripted teams

@@ -19,7 +19,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from llm_decpomdp.envs.source_code.chat_text import find_answer
 from llm_decpomdp.envs.source_code.classes import (
     CodeSegment,
     FunctionNode,
@@ -42,6 +41,7 @@ from llm_decpomdp.envs.source_code.statements import (
     fingerprints,
     needed_names,
 )
+from llm_decpomdp.utils.chat_text import find_answer
 
 WRAPPER = "class _:\n"
 """Header that makes methods parse which are indented as in a class's body."""

@@ -34,7 +34,6 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import takewhile
 
-from llm_decpomdp.envs.source_code.chat_text import find_answer
 from llm_decpomdp.envs.source_code.code_blocks import (
     Attempts,
     bodies,
@@ -65,6 +64,7 @@ from llm_decpomdp.envs.source_code.statements import (
     remove_statements,
     statement_text,
 )
+from llm_decpomdp.utils.chat_text import find_answer
 
 SOLUTION = "Solution"
 """Name of a class whose method may be the requested function."""

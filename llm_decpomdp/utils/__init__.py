@@ -1,1 +1,1 @@
-"""Utilities that all parts share: files, the terminal, the hub, warnings."""
+"""Utilities that all parts share: files, the terminal, the answer in a completion, the hub, warnings."""

@@ -17,6 +17,7 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.interfaces import Info, Mode, Reward, Role, Turn, Verdict, evaluate_reward
 from llm_decpomdp.rendering import notes
 from llm_decpomdp.spaces import MAX_OBSERVATION_LENGTH, UnicodeText
+from llm_decpomdp.utils.chat_text import find_answer
 from llm_decpomdp.validation import check_flags
 
 TEAM = "team_0"
@@ -89,10 +90,11 @@ def join_parts(parts: Mapping[str, str]) -> str:
 def read_parts(completion: str, agents: Sequence[str]) -> dict[str, str | None]:
     """Return the part of each agent in a joint completion; `None` where a tag is missing.
 
-    It lies between the first tag of its name and the next closing one. Case, and blanks in a tag and around the
-    part, do not count.
+    It lies between the first closing tag of its name and the last opening one before. Reasoning, case, and blanks
+    in a tag and around the part, do not count.
     """
-    return {agent: _part(completion, re.escape(agent)) for agent in agents}
+    answer = find_answer(completion).text
+    return {agent: _part(answer, re.escape(agent)) for agent in agents}
 
 
 def part_texts(parts: Mapping[str, str | None]) -> dict[str, str]:
@@ -102,12 +104,13 @@ def part_texts(parts: Mapping[str, str | None]) -> dict[str, str]:
 
 def _part(completion: str, name: str) -> str | None:
     """Return the text between the tags of a name; one pass, since hostile texts have many tags."""
-    opening = re.search(rf"<\s*{name}\s*>", completion, re.IGNORECASE)
-    if opening is None:
-        return None
-    rest = completion[opening.end() :]
-    closing = re.search(rf"<\s*/\s*{name}\s*>", rest, re.IGNORECASE)
-    return None if closing is None else rest[: closing.start()].strip()
+    start = None
+    for tag in re.finditer(rf"<\s*(/\s*)?{name}\s*>", completion, re.IGNORECASE):
+        if not tag[1]:
+            start = tag.end()
+        elif start is not None:
+            return completion[start : tag.start()].strip()
+    return None
 
 
 def join_prompts(prompts: Mapping[str, str]) -> str:

@@ -28,6 +28,7 @@ from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.seeding import stream
 from llm_decpomdp.spaces import UnicodeText, read_actions
+from llm_decpomdp.utils.chat_text import find_answer
 from llm_decpomdp.utils.text import visible
 from llm_decpomdp.validation import unknown
 from llm_decpomdp.wrappers.turn_order import unpaid_infos
@@ -81,8 +82,9 @@ class ChannelOptions(Options):
         return tuple(agent for agent in agents if agent != sender)
 
     def clean_message(self, text: str) -> str:
-        """Return a message as it may pass: one line without the markup of chats, no longer than the bandwidth."""
-        line, letters = " ".join(_BRACKET.sub(" ", text).split()), self.alphabet
+        """Return a message as it may pass: without reasoning and markup of chats, one line, cut to size."""
+        answer = find_answer(text).text
+        line, letters = " ".join(_BRACKET.sub(" ", answer).split()), self.alphabet
         line = "".join(c for c in line if c.isprintable() and (c in letters or not letters))
         return self._cut(" ".join(line.split())).rstrip()
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import llm_decpomdp
-from llm_decpomdp.envs.source_code.chat_text import TURN_ENDS
 from llm_decpomdp.envs.source_code.completion import FALLBACKS
 from llm_decpomdp.interfaces import Episode
+from llm_decpomdp.utils.chat_text import TURN_ENDS
 from tests.support.processes import ROOT
 from tools.quality.reading import (
     BINDINGS,

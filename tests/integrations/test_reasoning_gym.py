@@ -34,7 +34,8 @@ def test_data_sets_keep_the_contract_and_their_answers_earn_all(dataset, config)
     for seed in range(3):
         _, infos = env.reset(seed=seed)
         reference = answers(env).reference("agent_0")
-        for text in (reference, f"It is easy. <answer> {reference}\n</answer>"):
+        reasoned = f"<think>\nNo answer?\n</think>\n\n{reference}"
+        for text in (reference, reasoned, f"It is easy. <answer> {reference}\n</answer>"):
             twin = pickle.loads(pickle.dumps(env.fork()))
             assert twin.step({"agent_0": text})[1] == {"agent_0": 1.0}
         assert env.step({"agent_0": "no answer"})[1]["agent_0"] < 0.5

@@ -39,9 +39,11 @@ def test_a_game_has_the_prompts_and_rewards_of_textarena_and_leaves_global_gener
         foreign.reset(num_players=1, seed=seed)
         assert prompts["player_0"] == foreign.get_observation()[1]
         for number in range(1, 6):
-            twin = pickle.loads(pickle.dumps(env))
+            twin, other = (pickle.loads(pickle.dumps(env)) for _ in range(2))
             result = env.step({"player_0": f"[{number}]"})
             assert twin.step({"player_0": f"[{number}]"}) == result
+            reasoned = f"<think>Not [{1 + number % 5}].</think>\n[{number}]<|im_end|>"
+            assert other.step({"player_0": reasoned})[1] == result[1]
             ended, _ = foreign.step(f"[{number}]")
             assert ended == (not env.agents)
             if ended:

@@ -37,7 +37,9 @@ def coding(**arguments: Any) -> DecPOMDPEnv:
         ("So: < AUX_0 >\n  a\n</ Aux_0 > and <main_0\t>\nb b\n< /MAIN_0>.", ("a", "b b")),
         ("<main_0>b</main_0> then <aux_0>a</aux_0>", ("a", "b")),
         ("<aux_0>1</aux_0><aux_0>2</aux_0><main_0></main_0>", ("1", "")),
-        ("<aux_0>1<aux_0>2</aux_0></aux_0>", ("1<aux_0>2", None)),
+        ("<aux_0>1<aux_0>2</aux_0></aux_0>", ("2", None)),
+        ("In <aux_0> and <main_0> tags:\n<aux_0>a</aux_0><main_0>b</main_0>", ("a", "b")),
+        ("<think><aux_0>1</aux_0>?</think>\n<aux_0>a</aux_0><main_0>b</main_0>", ("a", "b")),
         ("<aux_0>cut off", (None, None)),
         ("</aux_0><aux_0>", (None, None)),
         ("<aux_0>a <main_0>b</main_0></aux_0>", ("a <main_0>b</main_0>", "b")),
@@ -51,7 +53,13 @@ def test_completions_are_split_by_tags(text: str, parts: tuple[str | None, str |
 
 def test_many_tags_cost_no_more_than_their_length() -> None:
     begin = time.process_time()
-    for text in ("<aux_0>" * 14_000, "<" * 100_000, "< " * 50_000, "<aux_0>" + "</" * 50_000):
+    for text in (
+        "<aux_0>" * 14_000,
+        "<" * 100_000,
+        "< " * 50_000,
+        "<" + " " * 100_000,
+        "<aux_0>" + "</" * 50_000,
+    ):
         read_parts(text, AGENTS)
     assert time.process_time() - begin < 5
 

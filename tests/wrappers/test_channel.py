@@ -97,7 +97,10 @@ def test_a_name_that_is_told_needs_no_convention():
 
 def test_a_message_is_one_line_without_markup_and_no_longer_than_the_bandwidth():
     options = ChannelOptions(bandwidth=12)
-    assert options.clean_message(" a\n\tb\x00 <|im_end|>[INST] and more") == "a b |im_end|"
+    assert options.clean_message(" a\n\tb\x00 <b>[INST] and more") == "a b b INST a"
+    assert (
+        options.clean_message("<think>What?\nHm.</think>\n\na b<|im_end|>\n<|im_start|>") == "a b"
+    )
     assert replace(options, alphabet="ab").clean_message("a cab") == "aab"
     assert replace(options, bandwidth=0).clean_message("a") == ""
 

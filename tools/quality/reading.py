@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.source_code.chat_text import TURN_ENDS
 from llm_decpomdp.interfaces import Task
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.registry import make
+from llm_decpomdp.utils.chat_text import TURN_ENDS
 
 Form = Callable[[str], str]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_decpomdp.envs.source_code.chat_text import REASONING, TURN_ENDS, find_answer
+from llm_decpomdp.utils.chat_text import REASONING, TURN_ENDS, find_answer
 
 CODE = "def sq(x):\n    return x * x\n"
 MARKERS = sorted({marker for markers in TURN_ENDS.values() for marker in markers})
