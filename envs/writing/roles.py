@@ -8,16 +8,27 @@ from dataclasses import dataclass
 
 from llm_decpomdp.envs.writing.tasks import WritingTask
 from llm_decpomdp.envs.writing.text_measures import TextPair
+from llm_decpomdp.utils.chat_text import find_answer
 
 MAX_READ = 20_000
 """Number of characters of a text that count. Texts with points have at most 384 words."""
 
 DELIMITER = "[PARAGRAPH_SPLIT]"
 
-SECOND = "Paragraph 2:"
-"""Separator in a text without the delimiter."""
+DELIMITERS = (
+    re.compile(r"\\?\[?\bPARAGRAPH(?:\\?_| )SPLIT\b\\?\]?", re.IGNORECASE),
+    re.compile(r"(?:paragraph 2|second paragraph)[*_]*:|<second paragraph>", re.IGNORECASE),
+)
+"""Forms of the delimiter, and separators in a text without it."""
 
-LABEL = re.compile(r"Paragraph [12]:")
+LABEL = re.compile(
+    r"[*_#\s]*(?:(?:paragraph [12]|(?:first|second) paragraph)[*_]*:[*_]*|<(?:first|second) paragraph>)",
+    re.IGNORECASE,
+)
+"""What may stand before a paragraph."""
+
+EDGES = " \t\n*_`#>"
+"""Blanks and marks of Markdown around the delimiter."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +170,8 @@ class WritingTeam:
         return iter(self.roles)
 
     def read(self, completions: Mapping[str, str]) -> TextPair:
-        """Return the two texts of a joint completion, each cut to `MAX_READ`."""
-        texts = [completions[role.agent] for role in self.roles]
+        """Return the two texts of a joint completion without reasoning and fences, each cut to `MAX_READ`."""
+        texts = [_inside(find_answer(completions[role.agent]).text) for role in self.roles]
         pair = paragraphs(texts[0]) if len(texts) == 1 else TextPair(*texts)
         # Bounds the time of the measures for huge completions.
         return TextPair(pair.first[:MAX_READ], pair.second[:MAX_READ])
@@ -193,15 +204,27 @@ def paragraphs(text: str) -> TextPair:
     """Divide a completion into two paragraphs; equal completions give equal paragraphs.
 
     The first delimiter separates them, and later delimiters are removed. Without a delimiter `Paragraph 2:`
-    separates them, and without both the end of the first third. White space and labels such as `Paragraph 1:`
-    around the paragraphs are removed.
+    separates them, without both the only blank line, and without that the end of the first third. White space,
+    marks of Markdown around the delimiter, and labels such as `Paragraph 1:` before the paragraphs are removed.
     """
-    for mark in (DELIMITER, SECOND):
-        if mark in text:
-            first, _, second = text.partition(mark)
-            return TextPair(_bare(first), _bare(second.replace(DELIMITER, " ")))
+    for form in DELIMITERS:
+        if mark := form.search(text):
+            first, second = text[: mark.start()], text[mark.end() :]
+            second = DELIMITERS[0].sub(" ", second)
+            return TextPair(_bare(first.rstrip(EDGES)), _bare(second.lstrip(EDGES)))
+    if len(halves := text.strip().split("\n\n")) == 2:
+        return TextPair(*map(_bare, halves))
     third = len(text) // 3
     return TextPair(_bare(text[:third]), _bare(text[third:]))
+
+
+def _inside(text: str) -> str:
+    """Return what is between the fences of a text that is one block, and other texts as they are."""
+    parts = text.strip().split("```")
+    if len(parts) != 3 or parts[0] or parts[2]:
+        return text.strip()
+    language, _, rest = parts[1].partition("\n")
+    return (parts[1] if len(language.split()) > 1 else rest).strip()
 
 
 def _bare(text: str) -> str:

@@ -113,12 +113,44 @@ def test_an_agent_alone_earns_what_a_team_does_for_the_same_texts(genre, version
         ("Paragraph 1: a\nParagraph 2: b", "a", "b"),
         ("Paragraph 1: a\n[PARAGRAPH_SPLIT]\nParagraph 2: b", "a", "b"),
         ("Paragraph 2: a [PARAGRAPH_SPLIT] b", "a", "b"),
+        ("a.\n\n**[PARAGRAPH_SPLIT]**\n\nb", "a.", "b"),
+        ("a.\n\\[PARAGRAPH\\_SPLIT\\]\nb", "a.", "b"),
+        ("a.\n`[Paragraph Split]`\nb", "a.", "b"),
+        ("**Paragraph 1:** a\n\n**Paragraph 2:** b", "a", "b"),
+        ("First paragraph:\na\n\nSecond paragraph:\nb", "a", "b"),
+        ("<first paragraph>\na\n[PARAGRAPH_SPLIT]\n<second paragraph>\nb", "a", "b"),
+        ("a b c d e f g.\n\nh", "a b c d e f g.", "h"),
         ("abcdefghi", "abc", "defghi"),
+        ("ab\n\ncde\n\nfg", "ab", "cde\n\nfg"),
         ("", "", ""),
     ],
 )
 def test_a_completion_is_divided_by_one_rule(completion, first, second):
     assert paragraphs(completion).texts == (first, second)
+
+
+FORMS = {
+    "reasoning": "<think>\nThe user wants 1 text, 42 words.\n</think>\n\n{}",
+    "end of turn": "{}<|im_end|>\n<|im_start|>user\nThank you! Write more about it.",
+    "answer tags": "<answer>\n{}\n</answer>",
+    "blanks": "\ufeff\n\n{}\r\n\r\n",
+    "fence": "```\n{}\n```",
+    "fence on a line": "```{}```",
+    "fence with language": "```text\n{}\n```",
+}
+
+
+@pytest.mark.parametrize("num_agents", [1, 2])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("family", ["tldr-v0", "tldr-v1", "arxiv-v0", "arxiv-v1"])
+def test_what_surrounds_a_text_changes_no_reward(family, form, num_agents):
+    env = bundled(family, num_agents=num_agents)
+    rewards = []
+    for written in ("{}", form):
+        env.reset(seed=5)
+        texts = {agent: written.format(text) for agent, text in references(env).items()}
+        rewards.append(next(iter(env.step(texts)[1].values())))
+    assert rewards[0] == rewards[1] > 2
 
 
 # Turns
