@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from llm_decpomdp.envs.source_code.chat_text import find_answer
+from llm_decpomdp.envs.worlds.commands import PLAIN
 from llm_decpomdp.interfaces import Turn
 from llm_decpomdp.seeding import stream
+from llm_decpomdp.utils.chat_text import find_answer
 from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.validation import unknown
 
@@ -233,19 +234,21 @@ def show_actions(state: Any, player: int, form: str, illegal: str) -> str:
 def read_action(state: Any, player: int, text: str, form: str) -> int | None:
     """Return the last legal action that an answer mentions; `None` if it mentions none.
 
-    Parentheses around names, blanks between words, and capital letters do not count.
+    Brackets, commas, blanks between words, emphasis and capital letters do not count.
     """
-    legal = {
-        (
-            str(action) if form == "numbers" else _plain(state.action_to_string(player, action))
-        ): action
-        for action in state.legal_actions(player)
-    }
+    legal: dict[str, int] = {}
+    for action in state.legal_actions(player):
+        name = _plain(str(state.action_to_string(player, action)))
+        # Number and name together are a line of the prompt: a number in the name is no mention of an action.
+        keys = (str(action), f"{action} {name}") if form == "numbers" else (name,)
+        legal |= dict.fromkeys(filter(None, keys), action)
     # The longest name first, so that `2S` is not read in `2S doubled` where both are legal.
     names = "|".join(map(re.escape, sorted(legal, key=len, reverse=True)))
     mentions = re.findall(rf"(?<![\w+-])(?:{names})(?!\w)", _plain(find_answer(text).text))
-    return legal[mentions[-1]] if mentions else None
+    return legal.get(mentions[-1]) if mentions else None
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.lower().split()).strip("()")
+    """Return a text without brackets, commas and emphasis, in lower case, with one blank between words."""
+    bare = re.sub(r"[(),:]|(?<!\w)_+|_+(?!\w)", " ", text.translate(PLAIN))
+    return " ".join(bare.lower().split())

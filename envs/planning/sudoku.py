@@ -25,7 +25,7 @@ from llm_decpomdp.envs.planning.hints import (
     hint_exploits,
     state_of,
 )
-from llm_decpomdp.envs.source_code.chat_text import find_answer
+from llm_decpomdp.envs.worlds.commands import plain_lines
 from llm_decpomdp.envs.worlds.game import task_fields, world_env
 from llm_decpomdp.envs.worlds.grid import canonical
 from llm_decpomdp.envs.worlds.strategies import Strategy, say
@@ -113,18 +113,24 @@ def lines_of(grid: str) -> list[str]:
     return [grid[start : start + SIDE] for start in range(0, CELLS, SIDE)]
 
 
+_SEPARATORS = re.compile(r"[\s,;:|/&\\()\[\]+\u2500-\u257f-]")
+
+
 def read_grid(text: str) -> str | None:
     """Return the last grid of an answer; `None` if there is none.
 
-    Lines count that have only digits 1 to 4, open cells (`.`, `0`, `_`, `?`), spaces, commas and bars, and whole
-    rows of four cells.
+    Lines count that have only digits 1 to 4, open cells (`.`, `0`, `_`, `?`) and separators, and whole rows of
+    four cells. A grid is 16 cells without other text between them, or else the last 16 cells of all.
     """
-    cells = ""
-    for line in find_answer(text).text.splitlines():
-        bare = re.sub(r"[\s,;|/`]", "", line)
+    grids = [""]
+    for line in plain_lines(text):
+        bare = _SEPARATORS.sub("", line.text)
         if bare and len(bare) % SIDE == 0 and re.fullmatch(r"[1-4.0_?]+", bare):
-            cells += re.sub(r"[0_?]", OPEN, bare)
-    return cells[-CELLS:] if len(cells) >= CELLS else None
+            grids[-1] += re.sub(r"[0_?]", OPEN, bare)
+        elif re.search(r"\w", line.text):
+            grids.append("")
+    complete = [grid for grid in ("".join(grids), *grids) if len(grid) >= CELLS]
+    return complete[-1][-CELLS:] if complete else None
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.planning.hints import CALLER, PLANNER, HintGame, World
-from llm_decpomdp.envs.source_code.chat_text import find_answer
-from llm_decpomdp.envs.worlds.commands import FENCE, MARKS
+from llm_decpomdp.envs.worlds.commands import AnswerLine, plain_lines
 from llm_decpomdp.envs.worlds.game import task_fields
 from llm_decpomdp.envs.worlds.grid import Cell
 from llm_decpomdp.interfaces import Task
@@ -153,20 +152,49 @@ def least_moves(rows: tuple[str, ...], goal: Cell, has_box: bool) -> Mapping[Sta
     return lengths
 
 
+ARROWS = dict(zip("\u2191\u2192\u2193\u2190\u2b06\u27a1\u2b07\u2b05", "URDLURDL", strict=True))
+
+_BETWEEN = re.compile(
+    r"(?:[\s,;|/.()\[\]+>-]|[\u2192\u21d2\u279c\u2794]|\b(?:and|then|move|go)\b)+", re.IGNORECASE
+)
+_MEANING = re.compile(r"\((?:up|down|left|right)\)", re.IGNORECASE)
+_CONTINUES = re.compile(r"(?:then|next|after|finally)\b|step\s*(?!1\b)[0-9]", re.IGNORECASE)
+
+
 def read_moves(text: str, limit: int) -> tuple[str, int]:
-    """Read the moves of an answer: its lines of the letters U, D, L and R, or of `up`, `down`, `left`, `right`.
+    """Read the moves of an answer: its last lines of U, D, L, R, of `up`, `down`, `left`, `right`, or of arrows.
+
+    Lines without other text between them belong together, and so do numbered steps. Lines between fences or behind
+    a label such as `Moves:` take precedence.
 
     Returns:
         The first `limit` moves, and the number of invalid ones: those beyond the limit, or 1 if there is no move.
     """
-    letters = ""
-    for line in find_answer(text).text.splitlines():
-        bare = MARKS.sub("", line.strip(), count=1).rstrip("`.").strip()
-        words = re.split(r"[\s,;]+", re.sub(r"^moves\s*:\s*", "", bare, flags=re.IGNORECASE))
-        read = [WORDS.get(word.lower(), word.upper()) for word in words]
-        if not FENCE.match(line) and all(re.fullmatch("[UDLR]+", word) for word in read):
-            letters += "".join(read)
+    plans = {True: "", False: ""}
+    last: AnswerLine | None = None  # a line of moves that the next one may continue
+    kind = False
+    for line in plain_lines(text):
+        moves, continues = _parse_moves(line.text), bool(_CONTINUES.match(line.label or line.text))
+        if moves:
+            if not continues and (last is None or line.label or line.is_fenced != last.is_fenced):
+                kind = line.is_answer
+                plans[kind] = ""
+            plans[kind] += moves
+            last = line
+        elif line.text and not continues:
+            last = None
+    letters = plans[True] or plans[False]
     return letters[:limit], max(0, len(letters) - limit) if letters else 1
+
+
+def _parse_moves(line: str) -> str:
+    """Return the moves of a line; empty if it has anything else."""
+    marks = re.sub(r"[\s,;|.]+", "", line)
+    if all(mark in ARROWS for mark in marks):
+        return "".join(ARROWS[mark] for mark in marks)
+    words = _BETWEEN.sub(" ", _MEANING.sub("", line)).split()
+    letters = [WORDS.get(word.lower(), word.upper()) for word in words]
+    return "".join(letters) if all(re.fullmatch("[UDLR]+", word) for word in letters) else ""
 
 
 def around(cell: Cell) -> set[Cell]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.rows import Row
-from llm_decpomdp.envs.worlds.commands import read_commands
+from llm_decpomdp.envs.worlds.commands import plain_lines, read_commands
 from llm_decpomdp.envs.worlds.game import (
     Completions,
     Game,
@@ -260,6 +260,9 @@ class PooledGame(Game):
             commands = read_commands(text, {"answer": (str,)})
             words = {name.lower(): name for name in task.names}
             answers = {word for _, word in commands.accepted}
+            if not answers:  # a name alone on its line, or behind a label
+                lines = {line.text.rstrip(" .!)]").lower() for line in plain_lines(text)}
+                answers = lines & words.keys()
             names = [words[word] for word in answers if word in words]
             invalid = commands.invalid + len(answers) - len(names) + (len(names) > 1)
         return (names[0] if len(names) == 1 else None), invalid

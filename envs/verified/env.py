@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.source_code.chat_text import find_answer
+from llm_decpomdp.envs.worlds.commands import plain_answer
 from llm_decpomdp.envs.worlds.game import (
     Completions,
     Draw,
@@ -30,6 +30,7 @@ from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, each, ex
 from llm_decpomdp.interfaces import Component, Task, Verdict
 from llm_decpomdp.options import as_arguments, option
 from llm_decpomdp.task_set import TaskSet
+from llm_decpomdp.utils.chat_text import find_answer
 from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import unknown
@@ -83,9 +84,13 @@ class QuestionSet:
         return replace(tasks, source=self.source, stand_in=self.source == "bundled")
 
     def is_right(self, task: QuestionTask, answer: str) -> bool:
-        """Check an answer. Points for parts of it do not count."""
+        """Check an answer, as it is or without markup. Points for parts of it do not count."""
+        return any(self._is_accepted(task, text) for text in (answer, plain_answer(answer)))
+
+    def _is_accepted(self, task: QuestionTask, answer: str) -> bool:
         if task.position < 0:
-            return answer.strip() == task.answer
+            # Commas between thousands.
+            return re.sub(r"(?<=[0-9]),(?=[0-9]{3})", "", answer.strip()) == task.answer
         data = _data_set(self.dataset, self.options)
         try:
             return bool(data.score_answer(answer, data[task.position]) >= 1.0)
@@ -202,7 +207,7 @@ COMPONENTS = {"score": Component("1 if the answer of the team is right.")}
 MAX_SHOWN = 2000
 """Largest number of characters of an answer in a prompt."""
 
-TAGS = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+TAG = re.compile("<(/?)answer>", re.IGNORECASE)
 
 FORM = "Write your final answer between <answer> and </answer>."
 
@@ -241,10 +246,21 @@ class VerifiedOptions(TaskOptions):
 
 
 def read_answer(text: str) -> str:
-    """Return the answer of a completion: the text in its last `<answer>` tags, or else all of it."""
-    # As reasoning-gym itself reads it. Elsewhere `find_answer` removes such tags.
-    tagged = TAGS.findall(text)
-    return str(tagged[-1] if tagged else find_answer(text).text).strip()
+    """Return the answer of a completion: the text in its last `<answer>` tags, behind an open one, or else all."""
+    tagged = _find_tagged(text)
+    return (find_answer(TAG.split(text)[-1]).text if tagged is None else tagged).strip()
+
+
+def _find_tagged(text: str) -> str | None:
+    """Return the text in the last `<answer>` tags, in one pass, since hostile texts have many tags."""
+    # Also in reasoning, as reasoning-gym itself reads it. Elsewhere `find_answer` removes such tags.
+    last = start = None
+    for tag in TAG.finditer(text):
+        if not tag[1]:
+            start = tag.end()
+        elif start is not None:
+            last, start = text[start : tag.start()], None
+    return last
 
 
 def read_judgement(text: str, brief: bool = False) -> tuple[str, str]:
@@ -253,14 +269,24 @@ def read_judgement(text: str, brief: bool = False) -> tuple[str, str]:
     If `brief`, first letters are read in place of words.
     """
     words = "|".join(word[0] if brief else rf"{word}\b" for word in VERDICTS)
-    pattern = rf"^[\W_]*({words})(?:[\s:*_]|-\s)*(.*)$"
-    lines = re.findall(pattern, find_answer(text).text, re.IGNORECASE | re.MULTILINE)
-    word, rest = lines[-1] if lines else ("", "")
+    # Before the word may stand marks of lists, or a label.
+    before = (
+        r"[\W_]*"
+        if brief
+        else r"(?:[\W\d_]|(?:(?:my|final) )*(?:verdict|decision|judge?ment)\b|\\boxed)*"
+    )
+    pattern = re.compile(rf"{before}({words})(?:[\s:*_`]|[-\u2013\u2014]\s)*(.*)", re.IGNORECASE)
+    word = rest = ""
+    for line in find_answer(text).text.splitlines():
+        if match := pattern.match(line):
+            word, rest = match.groups()
+        elif not rest:  # a correction may stand on the next line
+            rest = line.strip()
     verdict = next(name for name in ("", *VERDICTS) if name.startswith(word.lower()))
     if verdict != "correct":
         return verdict, ""
-    tagged = TAGS.findall(text)
-    return verdict, str(tagged[-1] if tagged else rest).strip()
+    tagged = _find_tagged(text)
+    return verdict, (rest if tagged is None else tagged).strip()
 
 
 @dataclass(frozen=True)

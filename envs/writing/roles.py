@@ -171,7 +171,7 @@ class WritingTeam:
 
     def read(self, completions: Mapping[str, str]) -> TextPair:
         """Return the two texts of a joint completion without reasoning and fences, each cut to `MAX_READ`."""
-        texts = [_inside(find_answer(completions[role.agent]).text) for role in self.roles]
+        texts = [_unwrap(find_answer(completions[role.agent]).text) for role in self.roles]
         pair = paragraphs(texts[0]) if len(texts) == 1 else TextPair(*texts)
         # Bounds the time of the measures for huge completions.
         return TextPair(pair.first[:MAX_READ], pair.second[:MAX_READ])
@@ -218,7 +218,7 @@ def paragraphs(text: str) -> TextPair:
     return TextPair(_bare(text[:third]), _bare(text[third:]))
 
 
-def _inside(text: str) -> str:
+def _unwrap(text: str) -> str:
     """Return what is between the fences of a text that is one block, and other texts as they are."""
     parts = text.strip().split("```")
     if len(parts) != 3 or parts[0] or parts[2]:

@@ -51,6 +51,13 @@ class Moves:
         ("my bid is 2S doubled", 40),
         ("<think>Pass</think> 2S", 30),
         ("**PASS**", 0),
+        ("Final answer: **Play** `1`", 10),
+        ("_Play 1_", 10),
+        ("Play: 10", 20),
+        ("play(10)", 20),
+        ("\\boxed{\\text{(Play 1)}}", 10),
+        ("\u201cPlay 1\u201d.", 10),
+        ("Play \uff11\uff10", 20),
         ("", None),
         ("passing, Play 11, 12S", None),
         ("x" * 100_000, None),
@@ -61,7 +68,16 @@ def test_the_last_legal_action_is_read(text, action):
 
 
 @pytest.mark.parametrize(
-    ("text", "action"), [("40", 40), ("20, no: 30", 30), ("Pass", None), ("5", None), ("100", None)]
+    ("text", "action"),
+    [
+        ("40", 40),
+        ("20, no: 30", 30),
+        ("Pass", None),
+        ("5", None),
+        ("100", None),
+        ("10 (Play 1)", 10),
+        ("**20: Play 10**", 20),
+    ],
 )
 def test_numbers_are_those_of_the_game(text, action):
     assert read_action(Moves(), 0, text, "numbers") == action

@@ -143,6 +143,14 @@ def test_moves_are_lines_of_letters_or_words(text, limit, moves):
     assert read_moves(text, limit) == moves
 
 
+def test_a_hint_is_without_reasoning():
+    env = make("path-v1", split="test")
+    env.reset(seed=0)
+    hint = f"<think>\n{'The walker is there. ' * 20}\n</think>\n\nGo up,\nthen right.<|im_end|>"
+    prompts, *_ = env.step({"caller_0": hint})
+    assert prompts["planner_0"].endswith("The caller's hint: Go up, then right.")
+
+
 @pytest.mark.parametrize(
     ("text", "grid"),
     [

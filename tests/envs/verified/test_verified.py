@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -53,6 +54,64 @@ def test_questions_are_sums_and_no_question_is_asked_twice():
     assert make("verified-v0", task_seed=1, **SUMS).tasks.tasks[0].prompt != train.tasks[0].prompt
     easy = make("verified-v0", dataset_options={"max_terms": 2, "max_digits": 1}, **SUMS)
     assert all(len(task.prompt.partition(": ")[2]) == 7 for task in easy.tasks.tasks)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("{}", " {}\n", "**{}**", "`{}`", "{}.", '"{}"', "${}$", "\\({}\\)", "$\\boxed{{{}}}$"),
+        *("Answer: {}", "The answer is **{}**.", "1 + 2 = {}", "\\boxed{{\\text{{{}}}}}"),
+    ],
+)
+@pytest.mark.parametrize(
+    "around", ["<answer>{}</answer>", "<Answer>\n{}\n</Answer>", "<answer>{}", "{}"]
+)
+@pytest.mark.parametrize("answer", ["-1270", "1,270", "\u22121270", "\uff11\uff12\uff17\uff10"])
+def test_markup_of_an_answer_changes_nothing(form, around, answer):
+    questions = make("verified-v0", **SUMS).reward.questions
+    task = replace(
+        make("verified-v0", **SUMS).tasks.tasks[0],
+        answer="-1270" if answer[0] in "-\u2212" else "1270",
+    )
+    assert questions.is_right(task, read_answer(around.format(form.format(answer))))
+
+
+@pytest.mark.parametrize(
+    "text", ["1270 apples", "5 or 1270", "1270 or 5", "12 70", "1270, 5", "x1270", ""]
+)
+def test_several_answers_are_none(text):
+    env = make("verified-v0", **SUMS)
+    task = replace(env.tasks.tasks[0], answer="1270")
+    for form in ("<answer>{}</answer>", "\\boxed{{{}}}", "{}"):
+        assert not env.reward.questions.is_right(task, read_answer(form.format(text)))
+
+
+def test_the_answer_is_in_the_last_tags_or_behind_an_open_one():
+    assert read_answer("<answer>1</answer> no: <answer>2</answer>") == "2"
+    assert read_answer("I put it into <answer> tags.\n<answer>2</answer>") == "2"
+    assert read_answer("So it is <answer>2<|im_end|>\n") == "2"
+    assert read_answer("<think>Is it 1?</think>2") == "2"
+
+
+@pytest.mark.parametrize(
+    ("text", "judgement"),
+    [
+        ("**Accept**", ("accept", "")),
+        ("1. accept - it is right", ("accept", "")),
+        ("The sum is right.\n\n**Final verdict:** accept", ("accept", "")),
+        ("My verdict: `reject`", ("reject", "")),
+        ("\\boxed{accept}", ("accept", "")),
+        ("reject\ncorrect: 5", ("correct", "5")),
+        ("correct \u2013 -5", ("correct", "-5")),
+        ("**correct:**\n\n-5", ("correct", "-5")),
+        ("correct: <answer>5</answer>", ("correct", "5")),
+        ("The answer is correct.", ("", "")),
+        ("I would accept it.", ("", "")),
+        ("<think>accept", ("", "")),
+    ],
+)
+def test_a_verdict_is_read_in_every_form(text, judgement):
+    assert read_judgement(text) == judgement
 
 
 # What a team earns for the solver's answers and the verifier's verdicts
