@@ -92,6 +92,9 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
             continue
         module, _, function = WRAPPERS[key].partition(":")
         env = getattr(importlib.import_module(module), function)(env, value)
+        # Here and not in the wrappers, which the function of `id` may have put around the environment itself.
+        bare, value = env.unwrapped, getattr(env, "spec_value", value)
+        bare.spec_kwargs = {**bare.spec_kwargs, key: value}
     return env
 
 

@@ -83,6 +83,20 @@ def test_one_policy_for_all_is_refused_where_it_would_lose_a_wrapper_or_finds_no
             llm_decpomdp.make(f"{function}-v0", centralized=True)
 
 
+def ordered(num_turns=1):
+    """An environment whose function puts a turn order around it."""
+    arguments = {"source": "bundled", "num_turns": num_turns, "order": ["aux_0", "main_0"]}
+    return Paying(llm_decpomdp.make("coophumaneval-v0", **arguments))
+
+
+def test_what_the_function_of_an_id_does_itself_is_no_argument_of_it(own_registry):
+    registry.register("ordered-v0", f"{__name__}:ordered")
+    env = llm_decpomdp.make("ordered-v0", num_turns=2)
+    assert env.num_turns == 4 and env.spec_kwargs == env.metadata["kwargs"] == {"num_turns": 2}
+    again = llm_decpomdp.make(env.spec_id, **env.spec_kwargs)
+    assert again.reset(seed=0) == env.reset(seed=0)
+
+
 def test_registered_defaults_apply_and_give_way(own_registry):
     registry.register("three-turns-v0", CODING, num_turns=3, source="bundled")
     assert llm_decpomdp.make("three-turns-v0").num_turns == 3

@@ -192,9 +192,9 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         return 2 * int(self.env.num_turns)
 
     @property
-    def spec_kwargs(self) -> dict[str, Any]:
-        """Arguments by which `make` builds it."""
-        return {**self.env.spec_kwargs, "channel": asdict(self.options)}
+    def spec_value(self) -> dict[str, Any]:
+        """The argument `channel` of `make`."""
+        return asdict(self.options)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -205,7 +205,6 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
         reward["components"] = {**reward["components"], "messages": {"text": text, "form": False}}
         return {
             **about,
-            "kwargs": self.spec_kwargs,
             "reward": reward,
             "channel": asdict(self.options),
         }

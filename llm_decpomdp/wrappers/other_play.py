@@ -51,15 +51,8 @@ class OtherPlayEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         """Horizon, that of the environment."""
         return int(self.env.num_turns)
 
-    @property
-    def spec_kwargs(self) -> dict[str, Any]:
-        """Arguments by which `make` builds it."""
-        return {**self.env.spec_kwargs, "other_play": True}
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Metadata of the environment with the argument `other_play`."""
-        return {**self.env.metadata, "kwargs": self.spec_kwargs}
+    spec_value = True
+    """The argument `other_play` of `make`."""
 
     def renaming(self, agent: str) -> dict[str, str]:
         """Return the word that an agent sees in place of each interchangeable word in the present task."""

@@ -125,21 +125,13 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         return readers
 
     @property
-    def spec_kwargs(self) -> dict[str, Any]:
-        """Arguments by which `make` builds it."""
-        return {**self.env.spec_kwargs, "order": self._order_list()}
-
-    @property
     def metadata(self) -> dict[str, Any]:
         """Metadata of the environment with the order."""
-        return {
-            **self.env.metadata,
-            "kwargs": self.spec_kwargs,
-            "turn_based": True,
-            "order": self._order_list(),
-        }
+        return {**self.env.metadata, "turn_based": True, "order": self.spec_value}
 
-    def _order_list(self) -> list[str | list[str]]:
+    @property
+    def spec_value(self) -> list[str | list[str]]:
+        """The argument `order` of `make`."""
         return [entry[0] if len(entry) == 1 else list(entry) for entry in self.order]
 
     @property
@@ -242,7 +234,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
             "env": inner["env"],
             "inner": inner,
             "episode": inner["episode"],
-            "order": self._order_list(),
+            "order": self.spec_value,
             "texts": [dict(entry) for entry in self._texts],
             "infos": {agent: dict(info) for agent, info in self._infos.items()},
         }
@@ -254,9 +246,9 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
             ValueError: If the snapshot is of another environment or order.
             KeyError: If the snapshot's task is not in this environment's data.
         """
-        if snapshot.get("order") != self._order_list():
+        if snapshot.get("order") != self.spec_value:
             raise ValueError(
-                f"a snapshot with the order {snapshot.get('order')} cannot restore one with {self._order_list()}"
+                f"a snapshot with the order {snapshot.get('order')} cannot restore one with {self.spec_value}"
             )
         self.env.restore(snapshot["inner"])
         self._prompts = dict(self.env.episode.prompts)
