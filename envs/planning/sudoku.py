@@ -125,6 +125,8 @@ def read_grid(text: str) -> str | None:
     grids = [""]
     for line in plain_lines(text):
         bare = _SEPARATORS.sub("", line.text)
+        if len(bare) % SIDE == 1:  # a sentence's end
+            bare = bare.removesuffix(".")
         if bare and len(bare) % SIDE == 0 and re.fullmatch(r"[1-4.0_?]+", bare):
             grids[-1] += re.sub(r"[0_?]", OPEN, bare)
         elif re.search(r"\w", line.text):

@@ -157,7 +157,10 @@ ARROWS = dict(zip("\u2191\u2192\u2193\u2190\u2b06\u27a1\u2b07\u2b05", "URDLURDL"
 _BETWEEN = re.compile(
     r"(?:[\s,;|/.()\[\]+>-]|[\u2192\u21d2\u279c\u2794]|\b(?:and|then|move|go)\b)+", re.IGNORECASE
 )
-_MEANING = re.compile(r"\((?:up|down|left|right)\)", re.IGNORECASE)
+_REMARK = re.compile(
+    r"\((?:[0-9]+ moves|(?:(?:up|down|left|right)[\s,]*)+)\)|(?<=[UDLR]{2})\.\s.*|(?<=[UDLR]{2}) \([^()]*\)",
+    re.IGNORECASE,
+)
 _CONTINUES = re.compile(r"(?:then|next|after|finally)\b|step\s*(?!1\b)[0-9]", re.IGNORECASE)
 
 
@@ -192,9 +195,13 @@ def _parse_moves(line: str) -> str:
     marks = re.sub(r"[\s,;|.]+", "", line)
     if all(mark in ARROWS for mark in marks):
         return "".join(ARROWS[mark] for mark in marks)
-    words = _BETWEEN.sub(" ", _MEANING.sub("", line)).split()
+    words = _BETWEEN.sub(" ", _REMARK.sub("", line)).split()
     letters = [WORDS.get(word.lower(), word.upper()) for word in words]
-    return "".join(letters) if all(re.fullmatch("[UDLR]+", word) for word in letters) else ""
+    is_legend = "(" in line and sorted(letters) == sorted(
+        STEPS
+    )  # U (up), D (down), L (left), R (right)
+    is_plan = all(re.fullmatch("[UDLR]+", word) for word in letters) and not is_legend
+    return "".join(letters) if is_plan else ""
 
 
 def around(cell: Cell) -> set[Cell]:

@@ -18,12 +18,14 @@ PLAIN = str.maketrans(
     {
         **{chr(0xFEE0 + code): chr(code) for code in range(0x21, 0x7F)},  # full-width characters
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"),
-        **dict.fromkeys("*`$\"'\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\ufe0e\ufe0f\u20e3"),
+        **dict.fromkeys(
+            "*`$\"'\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\ufe0e\ufe0f\u20e3\u2713\u2714\u2705"
+        ),
         **dict.fromkeys("{}", " "),
     }
 )
-"""Dashes and full-width characters become ASCII. Quotes, emphasis and braces are removed. Text that is crossed out
-keeps its tildes, so that it is no command."""
+"""Dashes and full-width characters become ASCII. Quotes, emphasis, check marks and braces are removed. Text that
+is crossed out keeps its tildes, so that it is no command."""
 
 FENCES = ("```", "~~~")
 
@@ -33,10 +35,11 @@ _LATEX = re.compile(r"\\(?:text|math)[a-z]*(?=\s*\{)|\\[()\[\]]")
 _MARKS = re.compile(r"(?:\s|[-+>#|/\[(\u2022\u25cf\u25e6]|[0-9]{1,3}[.):](?![0-9]))*")
 _LABEL = re.compile(
     r"(?:(?:ok|okay|sure|so|thus|therefore|hence|the|my|our|heres|here is|here are|final|best|optimal|shortest"
-    r"|correct|right|complete|full|walkers|planners)[\s,.!]+)*"
-    r"(?:(?:step|action|command|move|line|row)\s*[0-9]+\s*[-:.)]"
+    r"|correct|right|complete|full|walkers|planners|gatherers|builders)[\s,.!]+)*"
+    r"(?:(?:step|action|command|move|line|row|r)\s*[0-9]+\s*[-:.)=|]|(?:first|second|third|fourth) row\s*[:=]"
     r"|(?:answer|moves?|path|plan|sequence|solution|route|output|result|response|commands?|actions?|grid|verdict"
-    r"|decision|choice)(?:\s+(?:of moves|to the goal))?\s*(?::|=|(?:is|are)\b\s*:?))(?:[\s|/\[(]|-+\s)*",
+    r"|message|decision|choice)(?:\s+(?:of moves|to (?:reach )?the goal|sequence))*\s*(?::|=|(?:is|are)\b\s*:?))"
+    r"\s*",
     re.IGNORECASE,
 )
 
@@ -52,8 +55,9 @@ class AnswerLine(NamedTuple):
 
     @property
     def is_answer(self) -> bool:
-        """Whether it stands between fences, or its label announces an answer and not a step of one."""
-        return self.is_fenced or (bool(self.label) and not re.search("[0-9]", self.label))
+        """Whether it stands between fences, or its label announces an answer and no step, path or plan."""
+        is_draft = re.search("[0-9]|plan|path|route|sequence", self.label, re.IGNORECASE)
+        return self.is_fenced or (bool(self.label) and not is_draft)
 
 
 def plain_lines(completion: str) -> Iterator[AnswerLine]:
@@ -62,7 +66,10 @@ def plain_lines(completion: str) -> Iterator[AnswerLine]:
     Lines without text stay, as they separate others.
     """
     inside, title = False, ""
-    answer = re.sub(r"<br\s*/?>", "\n", find_answer(completion).text)
+    # Tags, of which `<br>` and those of an answer end a line.
+    answer = re.sub(
+        r"</?[a-z_]{1,20} ?/?>", "\n", find_answer(completion).text, flags=re.IGNORECASE
+    )
     for line in _BOX.sub(r"\nAnswer: \1\n", answer).splitlines():
         if not line.strip():  # completions may have many
             yield AnswerLine("", title, inside)
@@ -78,7 +85,7 @@ def plain_lines(completion: str) -> Iterator[AnswerLine]:
         italics = _ITALICS.fullmatch(bare)
         bare = italics[2] if italics else bare
         label = _LABEL.match(bare)
-        text = bare[label.end() :] if label else bare
+        text = bare[_end(_MARKS, bare, label.end()) :] if label else bare
         yield AnswerLine(text, label[0] if label else title, inside or mark in FENCES)
         # A label alone on its line announces the next line with text.
         title = (label[0] if label else title) if not text else ""
@@ -100,7 +107,10 @@ def _end(pattern: re.Pattern[str], text: str, position: int = 0) -> int:
 # Commands
 
 
-_GAP = re.compile(r"(?:[\s,:(\[|)\]]|-+>?\s|(?:at|to|is|with|in)\s|[a-z]{1,9}[0-9]?\s*[=:])*")
+_GAP = re.compile(
+    r"(?:[\s,:=(\[<|)\]]|-+>?\s|(?:at|to|is|with|in|cell|position)\s"
+    r"|(?:[xyz][12]?|kind|resource|colou?r|material|name)\s*[=:])*"
+)
 """What may stand before an argument: separators, brackets, and its name, as in `x=1`."""
 
 _VALUES = {
@@ -109,9 +119,11 @@ _VALUES = {
     str: re.compile(r"[^\W\d]\w*"),
 }
 
-_CLOSED = re.compile(r"[\s)\]}]*")
-_NEXT = re.compile(r"(?:[\s)\]}|.,;!+&]|[-=]>|[\u2192\u21d2\u279c\u2794]|(?:and|then)\b)*")
-_REMARK = re.compile(r"[(\[#|<]|//|-+\s|[:.;!]\s|,?\s*(?:because|since|as|so|who|which|for)\b")
+_CLOSED = re.compile(r"[\s)\]>]*")
+_NEXT = re.compile(r"(?:[\s)\]>|.,;!+&]|[-=]>|[\u2192\u21d2\u279c\u2794]|(?:and|then)\b)*")
+_REMARK = re.compile(
+    r"[(\[#|<\u2192]|//|-+>?\s|[:.;!]\s|,?\s*(?:because|since|as|so|who|which|for)\b"
+)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Turn order: within each turn of an environment, agents answer one after the other and read earlier answers.
 
 Each turn of the environment becomes one turn for each entry of the order. Only the agents of that entry act; the
-others wait. An agent reads, below its prompt, what the agents of earlier entries wrote. The environment judges the
-joint completion after the last entry, so the turns before that earn 0.
+others wait. An agent reads, below its prompt, the answers of the agents of earlier entries, without reasoning. The
+environment judges the joint completion after the last entry, so the turns before that earn 0.
 
 An agent may stand in several entries. Its last answer counts, and the earlier ones are drafts. So a pipeline and a
 discussion are orders:
@@ -27,6 +27,7 @@ from llm_decpomdp.interfaces import Episode
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.rendering import print_turn
 from llm_decpomdp.spaces import UnicodeText, read_actions
+from llm_decpomdp.utils.chat_text import find_answer
 from llm_decpomdp.utils.text import visible
 from llm_decpomdp.validation import unknown
 
@@ -197,7 +198,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     def _prompt(self, agent: str) -> str:
         """Return the environment's prompt of an acting agent, and below it the answers of earlier entries."""
         again = {name for entry in self.order[len(self._texts) :] for name in entry}
-        texts = {name: text for entry in self._texts for name, text in entry.items()}
+        texts = {n: find_answer(text).text for entry in self._texts for n, text in entry.items()}
         own = texts.pop(agent, None)
         parts = [self._prompts[agent] + ("" if own is None else f"{OWN_DRAFT}{own}")]
         for opening, authors in ((FINAL, texts.keys() - again), (DRAFTS, texts.keys() & again)):

@@ -42,6 +42,16 @@ def test_a_later_agent_reads_the_answer_and_the_earlier_one_waits():
     assert infos[MAIN]["acting"] == 1.0 and infos[MAIN]["turn"] == 0
 
 
+def test_a_later_agent_reads_no_reasoning():
+    env = ordered(order=PIPELINE)
+    env.reset(seed=3)
+    text = f"<think>\nA helper?\n</think>{REFERENCE[AUX]}<|im_end|>\n<|im_start|>user\n"
+    prompts, *_ = env.step({AUX: text})
+    assert prompts[MAIN].endswith(f"{FINAL}\n\n{AUX}:\n{REFERENCE[AUX]}")
+    *_, infos = env.step({MAIN: REFERENCE[MAIN]})
+    assert infos[MAIN][f"reading/{AUX}/reasoning"] > 0, "the environment judges the whole text"
+
+
 def test_the_joint_completion_is_judged_as_without_an_order():
     plain, env = ordered(), ordered(order=PIPELINE)
     for game in (plain, env):

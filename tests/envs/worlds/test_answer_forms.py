@@ -102,6 +102,10 @@ COMMANDS = {
     "bold words": lines(lambda n, line: re.sub(r" ([a-z]+)", r" **\1**", line, flags=re.I)),
     "table": lines(lambda n, line: f"| {line} | my part |"),
     "table with columns": lines(lambda n, line: f"| {' | '.join(line.split())} |"),
+    "check marks": lines(lambda n, line: f"{line} \u2705"),
+    "remarks behind an arrow": lines(lambda n, line: f"`{line}` \u2192 as planned"),
+    "tags": lines(lambda n, line: f"<command>{line}</command>"),
+    "actions": around("Action:\n"),
     "line breaks": lambda text: text.replace("\n", "<br>"),
     "fence with a template before": around("```\nput X Y COLOR\ntell KIND X Y\nanswer NAME\n```\n"),
     "prompt repeated": around("The form is: put X Y COLOR, go X Y.\n"),
@@ -137,6 +141,10 @@ NAMES = {
     "bold label and name": lambda text: f"**Answer:** {text.split()[1]}",
     "final answer": lambda text: f"I sum up.\n\n**Final answer: {text.split()[1]}**",
     "sentence": lambda text: f"The answer is **{text.split()[1]}**.",
+    "equals": lambda text: f"answer = {text.split()[1]}",
+    "brackets": lambda text: f"answer [{text.split()[1]}]",
+    "placeholder": lambda text: f"answer NAME: {text.split()[1]}",
+    "name and reason": lambda text: f"Answer: **{text.split()[1]}** \u2014 most strengths",
     "my answer": lambda text: f"My answer is {text.split()[1]}, because nobody has more strengths.",
     "JSON": lambda text: f'```json\n{{"answer": "{text.split()[1]}"}}\n```',
     "box of the name": lambda text: f"The best is clear.\n\n$$\\boxed{{{text.split()[1]}}}$$",
@@ -153,6 +161,12 @@ MOVES = {
     "box in a sentence": around("The answer is $\\boxed{", "}$."),
     "JSON": around('```json\n{"moves": "', '"}\n```'),
     "period": around("", "."),
+    "tags": around("<moves>", "</moves>"),
+    "sentence behind": around("", ". This path goes around the walls."),
+    "number of moves": around("Moves: ", " (some moves, as few as possible)"),
+    "to reach the goal": around("Here's the correct sequence of moves to reach the goal: `", "`"),
+    "meaning behind": lambda text: f"{text} ({', '.join(WORDS[c] for c in text)})",
+    "walker's moves": around("Therefore, the walker's moves are:\n\n**", "** \u2705"),
     "words": lambda text: " ".join(WORDS[c] for c in text),
     "words with commas": lambda text: ", ".join(WORDS[c].title() for c in text) + ".",
     "letters with commas": ", ".join,
@@ -189,6 +203,18 @@ GRIDS = {
     "numbers": lines(lambda n, row: f"{n}. {' '.join(row)}"),
     "rows": lines(lambda n, row: f"Row {n}: {' '.join(row)}"),
     "bold rows": lines(lambda n, row: f"- **Row {n}:** {', '.join(row)}"),
+    "short rows": lines(lambda n, row: f"R{n}: {' '.join(row)}"),
+    "rows with words": lines(
+        lambda n, row: (
+            f"{('First', 'Second', 'Third', 'Fourth')[n - 1]} row: {' '.join(row)} \u2713"
+        )
+    ),
+    "rows as arrays": lines(lambda n, row: f"Row {n} = [{', '.join(row)}]"),
+    "table with names": lines(lambda n, row: f"| Row {n} | {' | '.join(row)} |"),
+    "assignment": lambda text: f"```python\nsolution = [\n{GRIDS['arrays'](text)}\n]\n```",
+    "sentence": lambda text: ",\n".join(text.split("\n")) + ".",
+    "one line": lambda text: text.replace("\n", ""),
+    "tags": around("<grid>\n", "\n</grid>"),
     "arrays": lines(lambda n, row: f"[{', '.join(row)}]"),
     "array": lambda text: str([list(map(int, row)) for row in text.split("\n")]),
     "JSON": lambda text: '{"grid": [\n' + GRIDS["arrays"](text).replace("\n", ",\n") + "\n]}",
@@ -303,6 +329,7 @@ def test_a_mention_is_no_command(text):
         "1. Up - the wall is there\n2. Right - free",
         "The path: (0,1) -> (0,2) -> (1,2)",
         "2U 2R",
+        "The moves are: U (up), D (down), L (left) and R (right).",
         "~~UUR~~",
         "The path is blocked.",
         "<think>\nUURR",
@@ -328,6 +355,7 @@ def test_a_mention_is_no_grid(text):
 def test_the_last_of_several_answers_counts():
     assert read_moves("UU\n\nOr:\n\nDD\n\nOr:\n\nRR", 99) == ("RR", 0)
     assert read_moves("Moves: UU\nMoves: DD\nRR", 99) == ("DDRR", 0)
+    assert read_moves("Path: UU\n\nthat is refused, so\n\nDD", 99) == ("DD", 0)
     assert read_moves("Answer: UU\n\nor maybe\n\nDD", 99) == ("UU", 0)
     assert read_grid("1234\n3412\n2143\n4321\nor\n4321\n3412\n2143\n1234") == "4321341221431234"
 
