@@ -250,5 +250,5 @@ def read_action(state: Any, player: int, text: str, form: str) -> int | None:
 
 def _plain(text: str) -> str:
     """Return a text without brackets, commas and emphasis, in lower case, with one blank between words."""
-    bare = re.sub(r"[(),:]|(?<!\w)_+|_+(?!\w)", " ", text.translate(PLAIN))
+    bare = re.sub(r"[(),:]|(?<=\s)-+(?=\s)|(?<!\w)_+|_+(?!\w)", " ", text.translate(PLAIN))
     return " ".join(bare.lower().split())

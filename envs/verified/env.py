@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.envs.worlds.commands import plain_answer
+from llm_decpomdp.envs.worlds.commands import plain_answers
 from llm_decpomdp.envs.worlds.game import (
     Completions,
     Draw,
@@ -85,7 +85,7 @@ class QuestionSet:
 
     def is_right(self, task: QuestionTask, answer: str) -> bool:
         """Check an answer, as it is or without markup. Points for parts of it do not count."""
-        return any(self._is_accepted(task, text) for text in (answer, plain_answer(answer)))
+        return any(self._is_accepted(task, text) for text in (answer, *plain_answers(answer)))
 
     def _is_accepted(self, task: QuestionTask, answer: str) -> bool:
         if task.position < 0:

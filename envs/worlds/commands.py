@@ -32,6 +32,7 @@ FENCES = ("```", "~~~")
 _BOX = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _ITALICS = re.compile(r"(_{1,3})(?=[^\W\d_])(.*?)\1\W*")
 _LATEX = re.compile(r"\\(?:text|math)[a-z]*(?=\s*\{)|\\[()\[\]]")
+_EDGES = " \t\n*`$"
 _MARKS = re.compile(r"(?:\s|[-+>#|/\[(\u2022\u25cf\u25e6]|[0-9]{1,3}[.):](?![0-9]))*")
 _LABEL = re.compile(
     r"(?:(?:ok|okay|sure|so|thus|therefore|hence|the|my|our|heres|here is|here are|final|best|optimal|shortest"
@@ -91,11 +92,22 @@ def plain_lines(completion: str) -> Iterator[AnswerLine]:
         title = (label[0] if label else title) if not text else ""
 
 
-def plain_answer(text: str) -> str:
-    r"""Return a short answer: what is in the last `\boxed{}` or else all, without label, equation and markup."""
+def plain_answers(text: str) -> tuple[str, str]:
+    r"""Return a short answer, as in the last `\boxed{}` or else all of it, in two readings.
+
+    The first is without what stands around it: fences, a label, emphasis, quotes, a period. The second is also
+    without all other markup, and of an equation it is the last side.
+    """
     boxes = _BOX.findall(text)
-    bare = _LATEX.sub("", boxes[-1] if boxes else text).translate(PLAIN).strip()
-    return bare[_end(_LABEL, bare) :].rpartition("=")[2].strip(" .\n")
+    inner = (boxes[-1] if boxes else text).strip()
+    if inner.startswith("```") and "\n" in inner:
+        inner = inner.partition("\n")[2]
+    inner = inner.strip(_EDGES)
+    inner = inner[_end(_LABEL, inner) :].strip(_EDGES).removesuffix(".").rstrip(_EDGES)
+    if len(inner) > 1 and inner[0] == inner[-1] == '"':
+        inner = inner[1:-1]
+    plain = _LATEX.sub("", inner).translate(PLAIN).strip()
+    return inner, plain[_end(_LABEL, plain) :].rpartition("=")[2].strip(" .\n")
 
 
 def _end(pattern: re.Pattern[str], text: str, position: int = 0) -> int:

@@ -76,6 +76,7 @@ def test_the_last_legal_action_is_read(text, action):
         ("5", None),
         ("100", None),
         ("10 (Play 1)", 10),
+        ("10 \u2013 (Play 1)", 10),
         ("**20: Play 10**", 20),
     ],
 )

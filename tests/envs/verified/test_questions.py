@@ -33,6 +33,28 @@ def test_data_sets_keep_the_contract_and_their_answers_are_right(dataset, option
         assert env.step({"verifier_0": "accept"})[1]["solver_0"] == 1.0
 
 
+FORMS = (
+    "**{}**",
+    "`{}`",
+    "```text\n{}\n```",
+    "\\boxed{{{}}}",
+    "**Answer:** {}",
+    "The answer is {}.",
+)
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    ["basic_arithmetic", "countdown", "group_anagrams", "intermediate_integration", "mini_sudoku"],
+)
+def test_markup_around_an_answer_changes_nothing(dataset):
+    env = make("verified-v0", dataset=dataset)
+    for form in FORMS:
+        env.reset(seed=0)
+        env.step({"solver_0": f"<answer>{form.format(env.task.answer)}</answer>"})
+        assert env.step({"verifier_0": "accept"})[1]["solver_0"] == 1.0, form
+
+
 @pytest.mark.parametrize("dataset", ["chain_sum", "leg_counting"])
 def test_points_for_a_part_of_the_answer_do_not_count(dataset):
     env = make("verified-v0", dataset=dataset)

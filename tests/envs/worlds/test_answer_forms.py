@@ -12,7 +12,7 @@ from llm_decpomdp import answers, make
 from llm_decpomdp.envs.planning.sudoku import read_grid
 from llm_decpomdp.envs.planning.walk import read_moves
 from llm_decpomdp.envs.verified.env import read_answer, read_judgement
-from llm_decpomdp.envs.worlds.commands import plain_answer, read_commands
+from llm_decpomdp.envs.worlds.commands import plain_answers, read_commands
 from llm_decpomdp.envs.writing.roles import paragraphs
 
 WIDE = {ord(digit): ord(digit) + 0xFEE0 for digit in "0123456789"}
@@ -392,7 +392,7 @@ def test_no_text_is_an_error_or_takes_long(piece):
     read_moves(text, 20)
     read_grid(text)
     read_answer(text)
-    plain_answer(text)
+    plain_answers(text)
     read_judgement(text)
     paragraphs(text)
     assert time.process_time() - start < 3.0  # all of them; a slow machine takes a second
