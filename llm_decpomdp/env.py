@@ -31,6 +31,7 @@ from llm_decpomdp.spaces import (
     MAX_ACTION_LENGTH,
     MAX_OBSERVATION_LENGTH,
     UnicodeText,
+    find_space,
     read_actions,
     requested_task,
 )
@@ -201,11 +202,11 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # of petti
 
     def observation_space(self, agent: str) -> UnicodeText:
         """Return the space of `agent`'s prompts."""
-        return self.observation_spaces[agent]
+        return find_space(self.observation_spaces, agent)
 
     def action_space(self, agent: str) -> UnicodeText:
         """Return the space of `agent`'s completions."""
-        return self.action_spaces[agent]
+        return find_space(self.action_spaces, agent)
 
     # The Dec-POMDP
 
@@ -367,7 +368,10 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # of petti
         Raises:
             ValueError: If the snapshot is of another environment.
             KeyError: If its task is not in this environment's data.
+            TypeError: If it is no snapshot.
         """
+        if not isinstance(snapshot, Mapping):
+            raise TypeError(f"restore() takes what snapshot() returned, got {snapshot!r:.100}")
         if snapshot["env"] != self.name:
             raise ValueError(f"a snapshot of {snapshot['env']!r} cannot restore {self.name!r}")
         if "inner" in snapshot:  # a wrapper's own state is around the environment's

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
+from traceback import extract_tb
 from typing import Any
 
 import pettingzoo
@@ -65,12 +66,14 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
         ImportError: If a module cannot be imported.
         KeyError: If the id or the reward is unknown.
         TypeError: If an argument is unknown (names the nearest valid one), or a part cannot be replaced.
-        ValueError: If an argument has a bad value.
+        ValueError: If an argument has a bad value, or your own function fails (names its file and line).
     """
     # Older configurations and run folders have the former spelling.
     kwargs = {OLD_ARGUMENTS.get(key, key): value for key, value in kwargs.items()}
     wrappers = {key: kwargs.pop(key) for key in WRAPPERS if key in kwargs}
     parts = {} if reward is None else {"reward": reward}
+    if not isinstance(reward, str | None):
+        raise TypeError(f"reward must be a text such as 'module:NAME', got {reward!r}")
     mode = kwargs.get("external_mode")
     if mode not in (*MODES, defaults(id).get("external_mode")) and is_added("mode", mode):
         parts["mode"] = kwargs.pop("external_mode")
@@ -80,7 +83,7 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
             raise TypeError(f"{id}: {unknown('argument', key, valid)}")
     # Both the caller's arguments and the registered defaults are recorded, so that a run can be repeated.
     arguments = {**spec(id).kwargs, **kwargs}
-    env: DecPOMDPEnv = _builder(id)(**arguments)
+    env = _build(id, arguments)
     bare = env.unwrapped
     for kind, name in parts.items():
         replace_part(bare, kind, name)
@@ -143,6 +146,29 @@ def defaults(id: str) -> dict[str, Any]:
     return {**values, **spec(id).kwargs}
 
 
+def _build(id: str, arguments: dict[str, Any]) -> DecPOMDPEnv:
+    """Call the function of an environment; raise a `ValueError` with its line if one of another package fails."""
+    build = _builder(id)
+    try:
+        env = build(**arguments)
+    except ImportError:  # it names the package to install
+        raise
+    except (
+        Exception
+    ) as error:  # another package's function may raise anything, such as a bare KeyError
+        if spec(id).entry_point.startswith(f"{__name__.partition('.')[0]}."):
+            raise
+        frames = extract_tb(error.__traceback__)
+        inside = [frame for frame in frames if frame.filename == inspect.getsourcefile(build)]
+        place = (inside or frames)[-1]
+        raise ValueError(
+            f"{id} with {arguments}: {type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
+        ) from error
+    if not hasattr(env, "unwrapped"):
+        raise TypeError(f"the function of {id!r} must return an environment, got {env!r}")
+    return env
+
+
 def _builder(id: str) -> Callable[..., DecPOMDPEnv]:
     """Load the function that builds an environment."""
     entry = spec(id)
@@ -151,6 +177,8 @@ def _builder(id: str) -> Callable[..., DecPOMDPEnv]:
         build: Callable[..., DecPOMDPEnv] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         package = origin(id)
+        if package is None and isinstance(error, AttributeError):
+            raise ImportError(f"{id!r} is registered to {entry.entry_point!r}: {error}") from error
         if package is None:
             raise
         raise ImportError(
@@ -243,6 +271,10 @@ def spec(id: str) -> EnvSpec:
         ImportError: If the module cannot be imported.
         KeyError: If there is no such id (names the nearest one), or if two packages provide it.
     """
+    if not isinstance(id, str):
+        raise TypeError(
+            f"the id of an environment is a text, such as 'coophumaneval-v0', got {id!r}"
+        )
     collection, _, game = id.partition(":")
     if collection in _collections:
         return EnvSpec(id, _collections[collection], {"game": game})

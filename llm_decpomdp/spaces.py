@@ -95,6 +95,13 @@ def requested_task(options: object) -> object:
     return options.get("task_id")
 
 
+def find_space(spaces: Mapping[str, UnicodeText], agent: str) -> UnicodeText:
+    """Return the space of an agent; raise a `KeyError` that names the nearest one if there is no such agent."""
+    if agent not in spaces:
+        raise KeyError(unknown("agent", agent, spaces))
+    return spaces[agent]
+
+
 def read_actions(
     actions: Mapping[str, str], agents: Sequence[str], waiting: Collection[str] = ()
 ) -> dict[str, str]:

@@ -67,9 +67,9 @@ class TaskSet:
         Raises:
             KeyError: If there is none; the text names the nearest id.
         """
-        if task_id not in self.positions:
+        if not isinstance(task_id, str) or task_id not in self.positions:
             raise KeyError(unknown("task_id", task_id, self.positions))
-        return self.tasks[self.positions[str(task_id)]]
+        return self.tasks[self.positions[task_id]]
 
     @cached_property
     def fingerprint(self) -> str:

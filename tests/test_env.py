@@ -48,6 +48,7 @@ def test_options_choose_the_task_without_drawing(make_word_env):
     ("options", "error", "message"),
     [
         ({"task_id": "wrd/3"}, KeyError, "did you mean 'word/3'"),
+        ({"task_id": ["word/3"]}, KeyError, r"unknown task_id \['word/3'\]; did you mean 'word/3'"),
         ({"taskid": "word/3"}, KeyError, "option of reset 'taskid'; did you mean 'task_id'"),
         ({"task_id": "word/3", "task_index": 3}, KeyError, "'task_index'"),
         ([1], TypeError, r"options must be a mapping such as .*, got \[1\]"),
@@ -253,3 +254,11 @@ def test_render_follows_its_mode(make_word_env, capsys):
 def test_bad_arguments_are_refused(make_word_env, argument, text):
     with pytest.raises(ValueError, match=text):
         make_word_env(**argument)
+
+
+def test_a_wrong_agent_of_a_space_and_what_is_no_snapshot_are_named(env):
+    for space in (env.observation_space, env.action_space):
+        with pytest.raises(KeyError, match="unknown agent 'left'; did you mean 'left_0'"):
+            space("left")
+    with pytest.raises(TypeError, match=r"takes what snapshot\(\) returned, got None"):
+        env.restore(None)

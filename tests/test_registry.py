@@ -232,3 +232,35 @@ def test_a_wrong_id_with_a_module_says_what_is_missing(here, id, error, message)
     for call in (llm_decpomdp.make, llm_decpomdp.spec, registry.description):
         with pytest.raises(error, match=message):
             call(id)
+
+
+def test_an_error_of_an_own_function_names_its_file_its_line_and_the_arguments(here):
+    (here / "mine.py").write_text(
+        "import llm_decpomdp\n"
+        "llm_decpomdp.register('failing-v0', f'{__name__}:build')\n"
+        "llm_decpomdp.register('absent-v0', f'{__name__}:absent')\n"
+        "llm_decpomdp.register('nothing-v0', f'{__name__}:nothing')\n"
+        "def build(split='train', source=None):\n"
+        "    if source: return open(source)\n"
+        "    return {'train': 1}[split]\n"
+        "def nothing(): return None\n"
+    )
+    with pytest.raises(ValueError, match=r"split.: 'dev'}: KeyError: 'dev' \(.*mine.py, line 7\)"):
+        llm_decpomdp.make("mine:failing-v0", split="dev")
+    with pytest.raises(ValueError, match=r"FileNotFoundError: .*'a.jsonl' \(.*mine.py, line 6\)"):
+        llm_decpomdp.make("mine:failing-v0", source="a.jsonl")
+    with pytest.raises(ImportError, match="'mine:absent-v0' is registered to 'mine:absent': .*no"):
+        llm_decpomdp.make("mine:absent-v0")
+    with pytest.raises(TypeError, match="'mine:nothing-v0' must return an environment, got None"):
+        llm_decpomdp.make("mine:nothing-v0")
+
+
+@pytest.mark.parametrize("id", [3, None])
+def test_an_id_that_is_no_text_is_refused(id):
+    with pytest.raises(TypeError, match=f"id of an environment is a text.*got {id}"):
+        llm_decpomdp.make(id)
+
+
+def test_a_reward_that_is_no_name_is_refused():
+    with pytest.raises(TypeError, match="reward must be a text such as 'module:NAME', got 3"):
+        llm_decpomdp.make("coophumaneval-v0", source="bundled", reward=3)
