@@ -219,7 +219,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         file_format = manifest["format"]
         entries = [manifest["agents"], manifest["policies"], *manifest["policies"].values()]
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is no manifest of a team: {error!r}") from None
+        raise ValueError(
+            f"{path} is no manifest of a team: {error!r}; restore it from a copy, or train again"
+        ) from None
     if file_format != FORMAT:
         raise ValueError(
             f"{path} has the format {file_format!r}, and this version reads {FORMAT}: "

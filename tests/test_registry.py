@@ -249,7 +249,7 @@ def test_an_error_of_an_own_function_names_its_file_its_line_and_the_arguments(h
         llm_decpomdp.make("mine:failing-v0", split="dev")
     with pytest.raises(ValueError, match=r"FileNotFoundError: .*'a.jsonl' \(.*mine.py, line 6\)"):
         llm_decpomdp.make("mine:failing-v0", source="a.jsonl")
-    with pytest.raises(ImportError, match="'mine:absent-v0' is registered to 'mine:absent': .*no"):
+    with pytest.raises(ImportError, match="'mine:absent-v0' is registered to 'mine:absent'"):
         llm_decpomdp.make("mine:absent-v0")
     with pytest.raises(TypeError, match="'mine:nothing-v0' must return an environment, got None"):
         llm_decpomdp.make("mine:nothing-v0")

@@ -95,6 +95,8 @@ class Endpoint(Options, frozen=False, eq=False):
             raise ValueError(
                 f"no server for {self.model!r}: set base_url, or {self.key_variable} for OpenAI's API"
             )
+        if own_server and not own_server.startswith(("http://", "https://")):
+            raise ValueError(f"base_url must begin with http:// or https://, got {own_server!r}")
         self._omitted = frozenset(self.omit or ())
         self._several = "n" not in self._omitted  # False if the server gives one sample a request
         self._slots = BoundedSemaphore(self.max_parallel)

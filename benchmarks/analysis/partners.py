@@ -21,7 +21,7 @@ import numpy.typing as npt
 from rich.table import Table
 
 from llm_decpomdp.agents.saved_team import identify_team
-from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.benchmarks.config.errors import ConfigError, refuse_repeats
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig
 from llm_decpomdp.benchmarks.evaluation.folder import (
     EvaluationResult,
@@ -74,8 +74,7 @@ def exchange_in_turn(runs: Sequence[Path], **options: Any) -> dict[str, list[Eva
     Raises:
         ConfigError: If a run is named twice, or the runs' held-out problems differ.
     """
-    if len({run.resolve() for run in runs}) < len(runs):
-        raise ConfigError(f"a run is named twice: {', '.join(map(str, runs))}")
+    refuse_repeats(runs)
     pairs: list[tuple[Path, Path | None]] = [(runs[0], runs[1] if len(runs) > 1 else None)]
     if len(runs) > 2:
         pairs = list(zip(runs, [*runs[1:], runs[0]], strict=True))

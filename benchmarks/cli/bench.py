@@ -68,6 +68,10 @@ def bench(
         raise ConfigError(
             "science is not in the package any more: run `python -m studies.hypotheses` in a checkout"
         )
+    if engine == "local" and (address or trusted_network):
+        raise ConfigError("--address and --trusted-network are of --engine ray: give that too")
+    if engine == "ray" and cores:
+        raise ConfigError("--cores is of this machine: Ray takes what its nodes have")
     plan = load_suite(find_suite(suite))
     folder = output or Path("runs") / plan.name
     # The report of the suite would overwrite that of a run.
@@ -80,10 +84,6 @@ def bench(
         raise SystemExit(1 if problems else 0)
     if tokens_per_second:
         raise ConfigError("--tokens-per-second tells the hours of a --dry-run: give both")
-    if engine == "local" and (address or trusted_network):
-        raise ConfigError("--address and --trusted-network are of --engine ray: give that too")
-    if engine == "ray" and cores:
-        raise ConfigError("--cores is of this machine: Ray takes what its nodes have")
     ray = {"address": address, "trusted_network": trusted_network} if engine == "ray" else None
     command = [PROGRAM, "bench", suite, *(["--output", str(output)] if output else [])]
     with lock_folder(folder) as lock:
@@ -156,7 +156,8 @@ def plan(
         ),
     ] = None,
     parameters: Annotated[
-        float | None, Option(min=1, help="Weights of a model of unknown size, such as 7.6e9.")
+        float | None,
+        Option(min=1, max=1e15, help="Weights of a model of unknown size, such as 7.6e9."),
     ] = None,
 ) -> None:
     """Estimate the memory that a run needs on each device; exit with 2 if it cannot fit."""

@@ -21,6 +21,7 @@ from llm_decpomdp.benchmarks.cli.console import (
 from llm_decpomdp.benchmarks.config.errors import (
     ConfigError,
     RunError,
+    check_output_file,
     raise_config_errors,
     raise_run_errors,
 )
@@ -152,6 +153,7 @@ def data(
 
     from llm_decpomdp.benchmarks.audit import run as auditing
 
+    check_output_file(output, ".json")
     result = auditing.audit(env_id, source, split, episodes, repeats)
     if output is not None:
         auditing.save(result, output)
@@ -201,6 +203,7 @@ def rewards(
         raise ConfigError(
             f"--env-option and --tasks are for environments, and {env_id!r} is none of `llm-decpomdp list`"
         )
+    check_output_file(output, ".jsonl")
     result = regrade(folder, output)
     print(visible("\n".join(result.lines())))
     give_result({"agrees": result.agrees, **asdict(result)})

@@ -48,7 +48,8 @@ def load_run_team(
     overridden = replace(setting, env_options={**setting.env_options, **arguments})
     path = kept_teams.locate(folder, None, setting.config)
     print(f"loading {path} ...", file=sys.stderr, flush=True)
-    entry = teams.load_stored_team(path, overridden)
+    with raise_run_errors():
+        entry = teams.load_stored_team(path, overridden)
     return entry.env, entry.team
 
 

@@ -17,7 +17,7 @@ from llm_decpomdp.benchmarks.cli.console import (
     complete_run,
     give_result,
 )
-from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
+from llm_decpomdp.benchmarks.config.errors import ConfigError, check_output_file, raise_run_errors
 
 
 def export(
@@ -49,8 +49,7 @@ def export(
     from llm_decpomdp.benchmarks.export import write as exporting
     from llm_decpomdp.benchmarks.publish import hub
 
-    if push is not None:
-        hub.check_repository(push)
+    hub.check_repository(push, public=public)
     result = exporting.export(
         run,
         to,
@@ -124,6 +123,7 @@ def demonstrations(
     """Divide programs between two agents, check by running that both parts matter, and write a warm start."""
     from llm_decpomdp.benchmarks.export.demonstrations import write_demonstrations
 
+    check_output_file(output, ".jsonl")
     result = write_demonstrations(
         env_id,
         split,
@@ -241,8 +241,7 @@ def publish(
         raise ConfigError(
             f"--env-option and --wheel are for environments, and {team!r} is none of `list`"
         )
-    if push is not None:
-        hub.check_repository(push)
+    hub.check_repository(push, public=public)
     with raise_run_errors():
         folder = publish_team(
             Path(team),

@@ -24,7 +24,12 @@ from llm_decpomdp.benchmarks.cli.console import (
     complete_run,
     give_result,
 )
-from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
+from llm_decpomdp.benchmarks.config.errors import (
+    ConfigError,
+    check_output_file,
+    raise_run_errors,
+    refuse_repeats,
+)
 
 
 def report(
@@ -46,6 +51,7 @@ def report(
     """
     from llm_decpomdp.benchmarks.report.document import report as write
 
+    check_output_file(output, ".html")
     path = write(runs, output, files)
     print(path)
     give_result({"report": path})
@@ -154,6 +160,7 @@ def crossplay(
         raise ConfigError(
             "cross-play needs the folders of two runs at least; --swap-roles needs one"
         )
+    refuse_repeats(runs)
     # Equal answers would count as independent samples, with intervals that are too narrow.
     if greedy and samples > 1:
         raise ConfigError("greedy samples are all equal: leave out --samples or --greedy")

@@ -85,6 +85,8 @@ def train_(
     if pairs is not None:
         flags |= {"algorithm.preferences.source": str(pairs), "algorithm.name": "madpo"}
     if output is not None:
+        if not output.name:  # such as an empty variable of a shell
+            raise ConfigError(f"--output names the run folder, such as runs/mine, got '{output}'")
         flags |= {"output.base_dir": str(output.parent), "output.name": output.name}
     if from_ is not None:
         settings, name = initial_team.settings(from_, config, override or (), flags)

@@ -23,6 +23,27 @@ class RunError(RuntimeError):
     """A run cannot start or go on: its data, its models or its numbers fail it. Exit code 1."""
 
 
+def refuse_repeats(folders: Sequence[Path]) -> None:
+    """Raise a `ConfigError` if a folder is named twice: it would count as two independent runs."""
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise ConfigError(f"a run is named twice: {', '.join(map(str, folders))}")
+
+
+def check_output_file(path: Path | None, suffix: str) -> None:
+    """Raise an error if `--output` names no file of this kind, before the work whose result it is to hold.
+
+    Raises:
+        ConfigError: If it is a folder, or ends otherwise, as a mistyped input that would be overwritten.
+        RunError: If its folder cannot be made.
+    """
+    if path is None:
+        return
+    if path.suffix != suffix or path.is_dir():
+        raise ConfigError(f"--output names a file that ends in {suffix}, got {path}")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+
 ALONE = "a resumed run keeps its configuration and folder: give --resume FOLDER with nothing but --override"
 
 
@@ -78,7 +99,7 @@ def format_message(error: Exception) -> str:
 def open_folder(path: Path) -> Iterator[RunFolder]:
     """Make a folder and hold its lock, before the work whose results are written to it.
 
-    A folder that is empty at the end is removed again.
+    A new folder that is empty at the end is removed again.
 
     Raises:
         ConfigError: If a file stands where a folder is needed.
@@ -92,11 +113,13 @@ def open_folder(path: Path) -> Iterator[RunFolder]:
                 f"{place} is a file, and {path} needs a folder there: choose another folder with --output "
                 "(output.base_dir and output.name)"
             )
+    is_new = not path.exists()
     with ExitStack() as stack:
         with writing(path):
             folder = RunFolder(path)
             # A run that is refused before its first file must not block its name.
-            stack.callback(_remove_if_empty, path)
+            if is_new:
+                stack.callback(_remove_if_empty, path)
             stack.enter_context(folder.exclusive_access())
         yield folder
 
@@ -139,7 +162,8 @@ def differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
             inner = f"{key}.{name}" if key else str(name)
             yield from differences(before.get(name), now.get(name), inner)
     elif before != now:
-        yield f"{key} was {before} and is {now}"
+        # One of them may be a whole section.
+        yield f"{key} was {before!s:.80} and is {now!s:.80}"
 
 
 def in_short(messages: Sequence[str]) -> str:

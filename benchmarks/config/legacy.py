@@ -299,6 +299,9 @@ def _unknown_key(spelled: str, key: str) -> str:
         there = f"{section}.{key_here.rpartition('.')[2]}"
         return f"unknown configuration key {spelled!r}; did you mean {(there if there in KEYS else key_here)!r}?"
     elsewhere = [candidate for candidate in KEYS if candidate.rpartition(".")[2] == name]
+    near_section = get_close_matches(section, SECTIONS, n=1, cutoff=0.8)
+    if near_section and f"{near_section[0]}.{name}" in elsewhere:  # such as algorithms.name
+        elsewhere = [f"{near_section[0]}.{name}"]
     if elsewhere:
         depth = min(candidate.count(".") for candidate in elsewhere)
         elsewhere = [candidate for candidate in elsewhere if candidate.count(".") == depth]
@@ -312,7 +315,8 @@ def _unknown_key(spelled: str, key: str) -> str:
     prefix = f"{spelled}: " if spelled != key else ""
     if not siblings:
         return prefix + unknown("configuration key", key, KEYS, LISTING)
-    names = [candidate.rpartition(".")[2] for candidate in siblings]  # all alike with their section
+    # All are alike with their section. Those of its own sections come later, and names repeat there.
+    names = list(dict.fromkeys(candidate.rpartition(".")[2] for candidate in siblings))
     text = unknown("key", name, names, LISTING).removeprefix(f"unknown key {name!r}")
     text = text.replace("did you mean '", f"did you mean '{section}.")
     return f"{prefix}unknown configuration key {key!r}{text}"

@@ -20,6 +20,9 @@ from llm_decpomdp.benchmarks.doctor.memory_plan import (
 )
 from llm_decpomdp.validation import unknown
 
+SHARES = ("usable_memory", "length")
+"""Assumptions that are shares."""
+
 
 @dataclass(frozen=True)
 class DeviceEstimate:
@@ -52,6 +55,12 @@ def estimate_devices(config: Config, gpus: str, numbers: Mapping[str, float]) ->
     assumed = {**ASSUMED, "memory": _device_memory(kind), **numbers}
     dtype, usable = _compute_dtype(kind), assumed["memory"] * assumed["usable_memory"]
     counted = plan_memory(config, assumed, dtype, 0 if kind == "cpu" else count)
+    weights = numbers.get("parameters")
+    if weights is not None and round(weights) not in [of.shape.parameters for of in counted.models]:
+        known = ", ".join(dict.fromkeys(str(of.name) for of in counted.models))
+        raise ConfigError(
+            f"--parameters {weights:g} changes nothing: the size of {known} is known; leave it out"
+        )
     devices = kind if kind == "cpu" else f"{count}x{kind}"
     parts = counted.parts(max(count, shards))
     if kind == "cpu":  # all processes share the memory of the machine
@@ -161,8 +170,10 @@ def read_assumptions(items: Sequence[str]) -> dict[str, float]:
             values[name] = float(text)
         except ValueError:
             values[name] = math.nan
-        if not 0 < values[name] < math.inf:
-            raise ConfigError(f"--assume {name}: needs a number above 0, got {text!r}")
+        most = 1 if name in SHARES else math.inf
+        if not 0 < values[name] <= most or values[name] == math.inf:
+            rule = "a share above 0, and at most 1" if name in SHARES else "a number above 0"
+            raise ConfigError(f"--assume {name}: needs {rule}, got {text!r}")
     return values
 
 

@@ -197,7 +197,13 @@ def _self_consistency(setting: EvalConfig) -> Baseline:
 
 def _single_agent_env(setting: EvalConfig) -> DecPOMDPEnv:
     """Build the environment for one agent, without tags and without a channel."""
-    return setting.make_env(num_agents=1, centralized=False, channel={}, order="simultaneous")
+    try:
+        return setting.make_env(num_agents=1, centralized=False, channel={}, order="simultaneous")
+    except ConfigError as error:
+        raise ConfigError(
+            f"the baseline plays {setting.env_id} with num_agents=1, which fails ({error}): take a baseline of a "
+            "team, such as one_round_discussion"
+        ) from None
 
 
 def _ordered_team(setting: EvalConfig, order: Sequence[str | Sequence[str]]) -> Baseline:

@@ -138,7 +138,10 @@ def _shorten(line: str) -> str:
 def _settings(run: Results) -> Mapping[str, Any]:
     """Return the configuration of a run, or the identity of an evaluation, as flat keys."""
     if run.config_text:
-        return read_settings(run.config_text)
+        try:
+            return read_settings(run.config_text)
+        except (yaml.YAMLError, AttributeError) as error:  # no YAML, or no mapping
+            raise ValueError(f"{run.path}/config.yaml is damaged: {error}") from error
     tree = run.manifest.get("identity", {"folder": str(run.path)})
     return _flatten({key: value for key, value in tree.items() if key not in OF_A_RUN})
 

@@ -21,7 +21,7 @@ from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.evaluation import teams as eval_teams
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, TeamUnderTest, find_baseline
 from llm_decpomdp.benchmarks.evaluation.folder import EvaluationResult
-from llm_decpomdp.benchmarks.evaluation.run import evaluate, refuse_run
+from llm_decpomdp.benchmarks.evaluation.run import check_options, evaluate, refuse_run
 from llm_decpomdp.benchmarks.evaluation.teams import RemoteModel
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.benchmarks.runs.data import warn_of_other_data
@@ -90,6 +90,7 @@ def evaluate_team(request: EvalRequest) -> EvaluationResult:
     """Evaluate one team; errors as in `evaluate_models`."""
     if request.greedy and request.samples > 1:
         raise ConfigError("greedy samples are all equal: leave out --samples or --greedy")
+    check_options(request.samples, request.k, request.at_a_time, request.on_error)
     setting = resolve_request(request)
     name = (
         (request.model and request.model.slug)
@@ -147,6 +148,11 @@ def resolve_request(request: EvalRequest) -> EvalConfig:
     """Resolve the environment and the configuration; raise a `ConfigError` if options are wrong."""
     if request.team is not None and request.baseline is not None:
         raise ConfigError("--team and --baseline exclude each other: each of them is a team")
+    for item in request.allow_endpoints:
+        if "@" not in item:
+            raise ConfigError(
+                f"--allow-endpoint must look like VARIABLE@URL, as in KEY@https://host/v1, got {item!r}"
+            )
     if request.checkpoint is not None and request.team is None:
         raise ConfigError("--checkpoint selects a team of a run: name the run with --team")
     path = find_config(request.config) if request.config else None

@@ -60,6 +60,8 @@ USUAL_K = (1, 5, 10)
 MADE_WITH = ("packages", "plugins", "python", "platform", "git")
 """Keys of a manifest that may change between sessions of an evaluation; `earlier` lists their earlier values."""
 
+MAX_SAMPLES = 1_000_000
+
 ON_ERROR = ("raise", "skip")
 """Choices after a request to a server has failed for good: end the evaluation, or skip the episode."""
 
@@ -166,16 +168,23 @@ def _check_arguments(
         raise ConfigError(f"an evaluation needs different tasks, at least one; got {len(starts)}")
     if any(start == Start() for start in starts):
         raise ConfigError("every start of an evaluation needs a task_id or a seed")
-    if samples < 1 or at_a_time < 1:
+    check_options(samples, k, at_a_time, on_error)
+    return sorted(set(k)) or [size for size in USUAL_K if size <= samples]
+
+
+def check_options(samples: int, k: Sequence[int], at_a_time: int, on_error: str) -> None:
+    """Raise a `ConfigError` for an option of `evaluate` that is out of its range."""
+    if not 1 <= samples <= MAX_SAMPLES or at_a_time < 1:
         raise ConfigError(
-            f"samples and at_a_time must be at least 1, got {samples} and {at_a_time}"
+            f"samples must be from 1 to {MAX_SAMPLES:,}, at_a_time at least 1, got {samples} and {at_a_time}"
         )
     if on_error not in ON_ERROR:
         raise ConfigError(unknown("on_error", on_error, ON_ERROR))
     for size in k:
         if not 1 <= size <= samples:
-            raise ConfigError(f"pass@{size} needs k from 1 to the number of samples, {samples}")
-    return sorted(set(k)) or [size for size in USUAL_K if size <= samples]
+            raise ConfigError(
+                f"pass@{size} needs k from 1 to the number of samples, {samples}: lower k, or raise samples"
+            )
 
 
 def _manifest(

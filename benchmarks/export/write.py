@@ -70,15 +70,17 @@ def export(
     # All arguments are checked before the episodes are read, which takes long for large runs.
     if to not in FORMATS:
         raise ConfigError(unknown("format", to, FORMATS))
-    if not min_margin >= 0 or (min_margin and not as_pairs):
-        raise ConfigError(f"min_margin must be at least 0, and 0 without pairs; got {min_margin}")
     choice = PairChoice(pair_kind, pairs_per_group, min_margin)
+    if not as_pairs and choice != PairChoice():
+        raise ConfigError(
+            "--pair-kind, --pairs-per-group and --min-margin need --pairs: give that too"
+        )
+    if not min_margin >= 0:
+        raise ConfigError(f"min_margin must be at least 0, got {min_margin}")
     if choice.kind not in PAIR_KINDS:
         raise ConfigError(unknown("pair_kind", choice.kind, PAIR_KINDS))
-    if choice.per_group < 1 or (not as_pairs and choice != PairChoice()):
-        raise ConfigError(
-            f"pairs_per_group must be at least 1; it and pair_kind need pairs; got {choice}"
-        )
+    if pairs_per_group < 1:
+        raise ConfigError(f"pairs_per_group must be at least 1, got {pairs_per_group}")
     if to == INSPECT:
         if as_pairs or card:
             raise ConfigError(

@@ -38,6 +38,7 @@ def publish_environment(
         ConfigError: If the environment, its options or the wheel are wrong, or the output exists.
         RunError: If the output cannot be written.
     """
+    content = _describe(env_id, options)
     # A dependency by name would install whatever somebody else uploads under it.
     if wheel is None or not wheel.is_file() or wheel.suffix != ".whl":
         raise ConfigError(
@@ -45,7 +46,7 @@ def publish_environment(
             "build/release/dist, as llm-decpomdp is on no package index"
         )
     folder = output or Path(env_id)
-    content = {**_describe(env_id, options), "wheel": wheel.name}
+    content["wheel"] = wheel.name
     with write_folder(folder) as target:
         for hub in HUBS:
             _write(hub, target, content)

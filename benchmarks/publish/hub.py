@@ -8,8 +8,12 @@ from typing import Literal
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 
 
-def check_repository(name: str) -> None:
-    """Raise a `ConfigError` unless a text can name a repository of the hub."""
+def check_repository(name: str | None, *, public: bool = False) -> None:
+    """Raise a `ConfigError` unless a text can name a repository of the hub; `None` if nothing is uploaded."""
+    if name is None:
+        if public:
+            raise ConfigError("--public is of the repository that --push names: give both")
+        return
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 

@@ -77,6 +77,9 @@ def publish_team(
     """
     team = locate_team(source, checkpoint)
     run = _find_run(source, team)
+    for seed in seeds if run else ():
+        if not (seed / "config.yaml").is_file():
+            raise ConfigError(f"{seed} holds no run: --seed-run names the folder of one")
     folder = output or (run or team.parent) / "published"
     with write_folder(folder) as target:
         if (team / MANIFEST).is_file():

@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from llm_decpomdp.benchmarks.config.errors import ConfigError, writing
+from llm_decpomdp.benchmarks.config.errors import ConfigError, refuse_repeats, writing
 from llm_decpomdp.benchmarks.evaluation.experiments import Experiment, experiments
 from llm_decpomdp.benchmarks.report.analysis import credit, crossplay, partners
 from llm_decpomdp.benchmarks.report.charts import (
@@ -91,7 +91,7 @@ def report(paths: Sequence[Path], output: Path | None, files: bool) -> Path:
     """Check folders, and write the page of runs and evaluations, or that of a suite.
 
     Raises:
-        ConfigError: If a folder holds nothing to report.
+        ConfigError: If a folder holds nothing to report, or is named twice.
         RunError: If the page cannot be written.
     """
     if len(paths) == 1 and (paths[0] / "suite.json").is_file():
@@ -111,6 +111,7 @@ def report(paths: Sequence[Path], output: Path | None, files: bool) -> Path:
             problem = "holds neither metrics.jsonl nor episodes.jsonl"
         if problem:
             raise ConfigError(f"{path} {problem}: name the folder of a run or evaluation")
+    refuse_repeats(paths)
     if output is None and len(paths) > 1:
         output = Path("report.html")
     try:

@@ -15,7 +15,7 @@ from typing import Any
 from llm_decpomdp.agents.models.local_models import saved_adapter
 from llm_decpomdp.agents.saved_team import MANIFEST, declaration, identify_team
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
-from llm_decpomdp.benchmarks.config.errors import ConfigError, open_folder
+from llm_decpomdp.benchmarks.config.errors import ConfigError, open_folder, raise_run_errors
 from llm_decpomdp.benchmarks.config.legacy import renamed
 from llm_decpomdp.benchmarks.config.load import find_config, read_config
 from llm_decpomdp.benchmarks.config.schema import Config
@@ -92,7 +92,8 @@ def train_initial_team(
 
 def _use_initial_team(team: Path, config: Config, agents: Sequence[str]) -> Config:
     """Return the configuration with the models of a saved team; its other policies stay."""
-    names, specs = declaration(team.resolve())
+    with raise_run_errors():
+        names, specs = declaration(team.resolve())
     if set(names) != set(agents):
         raise ConfigError(
             f"the team in {team} plays {', '.join(names)}, and {config.env.id} has {', '.join(agents)}"

@@ -105,7 +105,10 @@ def read_results(folder: RunFolder) -> Results:
     ]
     manifest = folder.read_manifest() if folder.manifest.exists() else {}
     cumulative = is_cumulative(manifest)
-    scores = tuple(_make_score(line, row, cumulative) for line, row in unique_rows(folder.episodes))
+    scores = tuple(
+        _make_score(line, _with_groups(folder.episodes, line, row), cumulative)
+        for line, row in unique_rows(folder.episodes)
+    )
     if not metrics and not scores:
         raise ValueError(f"{folder.metrics} has no rows: train first, then write the report")
     train, evaluations, steps, untrained = (
@@ -280,16 +283,19 @@ def stored_rows(path: Path, lines: Container[int] | None = None) -> Iterator[tup
         ConfigError: If a row has no groups, or verdicts no details, as in early versions.
     """
     for line, row in unique_rows(path, lines):
-        if "groups" not in row:
-            raise ConfigError(
-                f"{path}: line {line} has no groups, as of an early version; train again"
-            )
-        turns = (row["final"] or {}).get("turns", ())
+        turns = (_with_groups(path, line, row)["final"] or {}).get("turns", ())
         if any("details" not in turn["verdict"] for turn in turns):
             raise ConfigError(
                 f"{path}: line {line} has verdicts without details, as of an early version; train again"
             )
         yield line, row
+
+
+def _with_groups(path: Path, line: int, row: Row) -> Row:
+    """Return a row; raise a `ConfigError` if it has no groups."""
+    if "groups" not in row:
+        raise ConfigError(f"{path}: line {line} has no groups, as of an early version; train again")
+    return row
 
 
 def task_name(episode: Row) -> str:

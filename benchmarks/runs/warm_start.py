@@ -45,7 +45,9 @@ def load_demonstrations(run: ResolvedRun) -> Demonstrations:
         share = draw_share(starts, options.share, run.config.seed)
         return reference_demonstrations(run.train_env, share, learning)
     except ValueError as error:
-        raise ConfigError(f"warm_start.source: {error}") from None
+        there = options.source == GOLD or Path(options.source).exists()
+        remedy = "" if there else f": give {GOLD}, {PASSES} or a JSONL file"
+        raise ConfigError(f"warm_start.source: {error}{remedy}") from None
 
 
 def sampled_problems(run: ResolvedRun) -> list[Start]:

@@ -210,3 +210,86 @@ def test_doctor_fails_if_a_gpu_is_needed_and_missing(
     assert doctor(monkeypatch, "--need", "gpu") == 1
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert doctor(monkeypatch, "--need", "gpu") == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            "train --config demo --dry-run --output .",
+            "names the run folder, such as runs/mine, got '.'",
+        ),
+        ("eval --config demo --samples 2 --k 5", "pass@5 .* lower k, or raise samples"),
+        ("eval --config demo --samples 2000000", "samples must be from 1 to 1,000,000"),
+        ("eval --config demo --on-error skp", "unknown on_error 'skp'; did you mean 'skip'"),
+        ("eval --config demo --allow-endpoint foo", "must look like VARIABLE@URL, .* got 'foo'"),
+        (
+            "eval --env build-word-v0 --baseline single_agent",
+            r"plays build-word-v0 with num_agents=1, .*at least 2.*one_round_discussion",
+        ),
+        ("plan demo --assume length=2", "length: needs a share above 0, and at most 1, got '2'"),
+        ("plan demo --parameters 7e9", "7e[+]09 changes nothing: the size of .* is known"),
+        (
+            "bench smoke --dry-run --address a:1",
+            "--address and --trusted-network are of --engine ray",
+        ),
+        ("demonstrations mbpp-v0 --split train --output x.txt", "ends in .jsonl, got x.txt"),
+        ("report . --output mine.yaml", "ends in .html, got mine.yaml"),
+        ("check data mbpp-v0 --output a.jsonl", "ends in .json, got a.jsonl"),
+        ("check rewards . --output mine.yaml", "ends in .jsonl, got mine.yaml"),
+        ("export . --pair-kind single", "need --pairs: give that too"),
+        ("export . --min-margin 3", "need --pairs: give that too"),
+        ("export . --public", "--public is of the repository that --push names"),
+        ("publish . --public", "--public is of the repository that --push names"),
+        ("publish coophumaneval-v9", "unknown environment 'coophumaneval-v9'; did you mean"),
+        ("analyze crossplay . .", "a run is named twice"),
+    ],
+)
+def test_an_option_without_effect_or_out_of_range_is_refused_before_anything_is_loaded(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = " ".join(refusal(capsys, *command.split()).split())
+    assert re.search(message, text), text
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_folder_that_was_there_stays_after_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["eval", "--config", "demo", "--override", "dataset.source=bundled"]
+    for name, made in (("mine", True), ("new", False)):
+        folder = tmp_path / name
+        if made:
+            folder.mkdir()
+        refusal(capsys, *command, "--baseline", "glod", "--output", str(folder))
+        assert folder.exists() == made
+
+
+def test_a_damaged_team_is_an_error_of_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "team.json").write_text("{")
+    overrides = ["--override", "dataset.source=bundled", f"output.base_dir={tmp_path}"]
+    for command in (
+        ["play", "coophumaneval-v0", "--team", str(tmp_path)],
+        ["train", "--config", "demo", "--from", str(tmp_path), *overrides],
+    ):
+        assert call(*command) == 1
+        text = capsys.readouterr().err
+        assert "team.json is no manifest of a team" in text and "restore it from a copy" in text
+
+
+def test_the_key_of_the_nearest_section_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"'algorithms.name'; did you mean 'algorithm.name'\?$"):
+        load_config(find_config("demo"), ["algorithms.name=magrpo"])
+
+
+def test_names_of_keys_are_listed_once() -> None:
+    with pytest.raises(ConfigError, match="Valid: name, ") as told:
+        load_config(find_config("demo"), ["algorithm.nme=magrpo"])
+    assert str(told.value).count(" name,") == 1

@@ -260,7 +260,7 @@ def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFi
     ("options", "told"),
     [
         ({"to": "parket"}, "did you mean 'parquet'"),
-        ({"min_margin": 1.0}, "0 without pairs"),
+        ({"min_margin": 1.0}, "need --pairs: give that too"),
         ({"min_margin": float("nan"), "as_pairs": True}, "must be at least 0"),
     ],
 )

@@ -114,6 +114,11 @@ def test_results_cover_runs_with_other_seeds_alone(run: Path, tmp_path: Path) ->
     assert not (tmp_path / "out").exists()
 
 
+def test_a_run_of_another_seed_that_is_none_is_named(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nope holds no run: --seed-run names the folder of one"):
+        publish_team(run, tmp_path / "out", seeds=[tmp_path / "nope"])
+
+
 def test_teams_without_runs_say_nothing_is_known(teams: dict[str, Path], tmp_path: Path) -> None:
     folder = publish_team(teams["own"], tmp_path / "out")
     card = (folder / "README.md").read_text()

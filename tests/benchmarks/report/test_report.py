@@ -376,6 +376,18 @@ def test_teams_stand_by_tests_passed_and_sequential_tokens(tmp_path: Path) -> No
     assert 'id="time"' in page and ">team</text>" in page and ">sequential tokens</text>" in page
 
 
+def test_rows_without_groups_and_a_damaged_configuration_are_named(folder: RunFolder) -> None:
+    text = folder.config.read_text(encoding="utf-8")
+    for damaged in ("env: {id: x", "- 1"):
+        folder.config.write_text(damaged, encoding="utf-8")
+        with pytest.raises(ValueError, match=r"run/config\.yaml is damaged: "):
+            html(folder)
+    folder.config.write_text(text, encoding="utf-8")
+    append_json_line(folder.episodes, {"task_id": 3})
+    with pytest.raises(ValueError, match=r"episodes\.jsonl: line \d+ has no groups"):
+        html(folder)
+
+
 def test_empty_lists_of_the_data_are_called_none(tmp_path: Path) -> None:
     issues = {"known_issues": {"HumanEval/47": "the <example> is wrong"}, "excluded": {}}
     run = run_of(tmp_path, [1.0], [1.0], FORM, {**ABOUT, "data": {"eval": {**DATA, **issues}}})
