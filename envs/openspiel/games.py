@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -234,18 +234,29 @@ def show_actions(state: Any, player: int, form: str, illegal: str) -> str:
 def read_action(state: Any, player: int, text: str, form: str) -> int | None:
     """Return the last legal action that an answer mentions; `None` if it mentions none.
 
-    Brackets, commas, blanks between words, emphasis and capital letters do not count.
+    Brackets, commas, blanks between words, emphasis and capital letters do not count. In an answer without a whole
+    name, `a1` is read as `p0a1`, since rules leave out the player.
     """
     legal: dict[str, int] = {}
+    brief: dict[str, int] = {}
     for action in state.legal_actions(player):
         name = _plain(str(state.action_to_string(player, action)))
         # Number and name together are a line of the prompt: a number in the name is no mention of an action.
         keys = (str(action), f"{action} {name}") if form == "numbers" else (name,)
         legal |= dict.fromkeys(filter(None, keys), action)
+        if form == "names" and name.startswith(f"p{player}"):
+            brief[name.removeprefix(f"p{player}").strip() or name] = action
+    answer = _plain(find_answer(text).text)
+    action = _last_mention(answer, legal)
+    return _last_mention(answer, brief) if action is None else action
+
+
+def _last_mention(text: str, actions: Mapping[str, int]) -> int | None:
+    """Return the action whose name a text mentions last."""
     # The longest name first, so that `2S` is not read in `2S doubled` where both are legal.
-    names = "|".join(map(re.escape, sorted(legal, key=len, reverse=True)))
-    mentions = re.findall(rf"(?<![\w+-])(?:{names})(?!\w)", _plain(find_answer(text).text))
-    return legal.get(mentions[-1]) if mentions else None
+    names = "|".join(map(re.escape, sorted(actions, key=len, reverse=True)))
+    mentions = re.findall(rf"(?<![\w+-])(?:{names})(?!\w)", text) if actions else []
+    return actions[mentions[-1]] if mentions else None
 
 
 def _plain(text: str) -> str:

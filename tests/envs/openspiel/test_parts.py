@@ -67,6 +67,23 @@ def test_the_last_legal_action_is_read(text, action):
     assert read_action(Moves(), 0, text, "names") == action
 
 
+class Replies(Moves):
+    """Moves whose names begin with the player."""
+
+    names = ("p1a0", "p1a1", "p1 a2")
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        *(("p1a1", 10), ("p1:a1", 10), ("I choose **a1**.", 10), ("Player 1 plays a2", 20)),
+        *(("I play p1a0, as player 0 played a1.", 0), ("p0a1", None), ("", None)),
+    ],
+)
+def test_a_name_may_leave_out_the_player(text, action):
+    assert read_action(Replies(), 1, text, "names") == action
+
+
 @pytest.mark.parametrize(
     ("text", "action"),
     [
