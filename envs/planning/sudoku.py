@@ -378,7 +378,7 @@ def sudoku(options: SudokuOptions) -> DecPOMDPEnv:
     `UnicodeText`: the clues that an agent sees, and for the planner the hint.
 
     ## Action Space
-    `UnicodeText`: any text is legal. The planner's grid is the last 16 cells of its lines of digits. A grid that
+    `UnicodeText`: any text is legal. The planner's grid is the last one in its lines of digits. A grid that
     contradicts a clue that the planner sees is refused.
 
     ## Rewards
