@@ -39,7 +39,7 @@ _LABEL = re.compile(
     r"|correct|right|complete|full|walkers|planners|gatherers|builders)[\s,.!]+)*"
     r"(?:(?:step|action|command|move|line|row|r)\s*[0-9]+\s*[-:.)=|]|(?:first|second|third|fourth) row\s*[:=]"
     r"|(?:answer|moves?|path|plan|sequence|solution|route|output|result|response|commands?|actions?|grid|verdict"
-    r"|message|decision|choice)(?:\s+(?:of moves|to (?:reach )?the goal|sequence))*\s*(?::|=|(?:is|are)\b\s*:?))"
+    r"|message|decision|choice)(?:\s+(?:of moves|to (?:reach )?the goal|sequence))*\s*(?::|=|(?:is|are)\b\s*:?|$))"
     r"\s*",
     re.IGNORECASE,
 )
@@ -153,7 +153,8 @@ def read_commands(text: str, forms: Mapping[str, Form], limit: int | None = None
 
     A label such as `Step 1:` may precede them. Brackets and commas around arguments and their names do not count.
     After a command a remark may follow in parentheses, behind a dash, or as a sentence; with other words behind it
-    the command is invalid. If valid commands stand between fences, those outside don't count.
+    the command is invalid. If valid commands stand between fences, those outside don't count. Nor do those before
+    `Final answer:`, or before `Answer:` alone on its line.
 
     `forms` has the types of the arguments of each verb, such as `{"put": (int, int, str)}`. Commands beyond
     `limit` are invalid.
@@ -161,10 +162,13 @@ def read_commands(text: str, forms: Mapping[str, Form], limit: int | None = None
     verbs = re.compile(rf"({'|'.join(map(re.escape, forms))})(?!\w)")
     places: dict[bool, list[tuple[Any, ...] | None]] = {True: [], False: []}
     for line in plain_lines(text):
+        label = line.label.lower()
         commands = _read_line(line.text.lower(), verbs, forms)
         # A label may have the verb, as in `Final answer: Ada`.
-        if line.text and not commands and (verb := verbs.search(label := line.label.lower())):
+        if line.text and not commands and (verb := verbs.search(label)):
             commands = _read_line(f"{label[verb.start() :]} {line.text.lower()}", verbs, forms)
+        if re.match(r"[^0-9]*final[^0-9]*$", label) or ("answer" in label and not line.text):
+            places[False].clear()
         places[line.is_fenced] += commands
     commands = places[True] if any(places[True]) else places[True] + places[False]
     accepted = [command for command in commands if command][:limit]

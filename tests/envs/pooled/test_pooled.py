@@ -138,6 +138,8 @@ def test_no_strength_is_on_two_lists_and_no_candidate_is_always_the_best() -> No
         ("answer {best}\nanswer {best}", 1, 0),
         ("answer nobody", 0, 1),
         ("answer {best} {best}", 0, 1),
+        ("answer {other}\nWait.\n**Final answer:** {best}", 1, 0),
+        ("answer {other}\nWait.\n**Answer:**\n\nanswer {best}", 1, 0),
         ("{best}", 1, 0),
         ("{best}\n{other}", 0, 1),
         ("{other}\nanswer {best}", 1, 0),

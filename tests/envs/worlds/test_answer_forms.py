@@ -106,6 +106,7 @@ COMMANDS = {
     "remarks behind an arrow": lines(lambda n, line: f"`{line}` \u2192 as planned"),
     "tags": lines(lambda n, line: f"<command>{line}</command>"),
     "actions": around("Action:\n"),
+    "final commands with numbers": lines(lambda n, line: f"Final command {n}: {line}"),
     "line breaks": lambda text: text.replace("\n", "<br>"),
     "fence with a template before": around("```\nput X Y COLOR\ntell KIND X Y\nanswer NAME\n```\n"),
     "prompt repeated": around("The form is: put X Y COLOR, go X Y.\n"),
@@ -350,6 +351,14 @@ def test_a_mention_is_no_move(text):
 )
 def test_a_mention_is_no_grid(text):
     assert read_grid(text) is None
+
+
+@pytest.mark.parametrize(
+    "heading", ["Final answer:", "**Answer:**", "### Final Answer", "My final commands:"]
+)
+def test_commands_before_the_heading_of_the_answer_are_drafts(heading):
+    text = f"Plan:\n1. Go to (4, 5).\n2. Go to (7, 2).\n\nNo: it is far.\n\n{heading}\n\n- go 1 1\n- go 2 2\n"
+    assert read_commands(text, FORMS).accepted == (("go", 1, 1), ("go", 2, 2))
 
 
 def test_the_last_of_several_answers_counts():
