@@ -122,7 +122,13 @@ class CausalLM:
         return self.generate([prompt])[0][0].text
 
     def generate(self, prompts: Sequence[str], num_samples: int = 1) -> list[list[Completion]]:
-        """Sample `num_samples` completions for each prompt, in one batch; raises the errors of the engine."""
+        """Sample `num_samples` completions for each prompt, in one batch; raises the errors of the engine.
+
+        Raises:
+            TypeError: If the prompts are one text, or one of them is none.
+        """
+        if isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
+            raise TypeError(f"prompts must be a list of texts, got {prompts!r:.80}")
         return self.engine.generate([(self, prompt) for prompt in prompts], num_samples)
 
     def gather(self) -> None:

@@ -195,6 +195,8 @@ def rewards(
 
     env_id = str(folder)
     if is_id(env_id) and not folder.exists():
+        if output is not None:
+            raise ConfigError(f"--output is for stored episodes, and {env_id} is an environment")
         entries = check_strategies(env_id, env_arguments(env_option or ()), tasks, seed)
         Console().print(table(env_id, entries))
         give_result({"environment": env_id, "strategies": entries})

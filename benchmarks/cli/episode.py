@@ -42,15 +42,23 @@ def load_run_team(
     env_id: str | None,
     arguments: Mapping[str, Any],
     allow_endpoints: Sequence[str] = (),
+    person: str | None = None,
 ) -> tuple[DecPOMDPEnv, Team]:
     """Load a saved team, and the environment that it was trained in, on its held-out problems."""
     setting = resolve_request(EvalRequest(team=folder, env=env_id, allow_endpoints=allow_endpoints))
     overridden = replace(setting, env_options={**setting.env_options, **arguments})
     path = kept_teams.locate(folder, None, setting.config)
+    require_agent(overridden.env, person)
     print(f"loading {path} ...", file=sys.stderr, flush=True)
     with raise_run_errors():
         entry = teams.load_stored_team(path, overridden)
     return entry.env, entry.team
+
+
+def require_agent(env: DecPOMDPEnv, person: str | None) -> None:
+    """Raise a `ConfigError` if the environment lacks the agent of a person."""
+    if person is not None and person not in env.possible_agents:
+        raise ConfigError(unknown("agent", person, env.possible_agents))
 
 
 def make_policy(name: str, base_url: str | None, key_variable: str | None) -> Policy:
@@ -89,8 +97,7 @@ def play_episode(
     show_all: bool = False,
 ) -> None:
     """Play an episode in the terminal."""
-    if person is not None and person not in env.possible_agents:
-        raise ConfigError(unknown("agent", person, env.possible_agents))
+    require_agent(env, person)
     team = {agent: policy for agent, policy in team.items() if agent != person}
     _seed(team, seed)
     # The task is drawn before references are checked, since they depend on it.

@@ -77,7 +77,12 @@ def play(
 
     Type an answer, and end it with a line that is a single dot.
     """
-    from llm_decpomdp.benchmarks.cli.episode import load_run_team, make_policy, play_episode
+    from llm_decpomdp.benchmarks.cli.episode import (
+        load_run_team,
+        make_policy,
+        play_episode,
+        require_agent,
+    )
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
     from llm_decpomdp.registry import make_family
 
@@ -105,10 +110,11 @@ def play(
     arguments = env_arguments(env_option or ())
     arguments |= {name: value for name, value in options.items() if value is not None}
     if team is not None:
-        env, players = load_run_team(team, env_id, arguments, allow_endpoint or ())
+        env, players = load_run_team(team, env_id, arguments, allow_endpoint or (), agent)
     else:
         with raise_config_errors():
             env = make_family(str(env_id), **arguments)
+        require_agent(env, agent)
         player = make_policy(policy or partner, base_url, key_variable)
         players = dict.fromkeys(env.possible_agents, player)
     # A person types only where some agent is left to them.

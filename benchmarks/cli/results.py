@@ -9,6 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from llm_decpomdp.benchmarks.cli.console import (
+    MARKS,
     AllowEndpoint,
     AtATime,
     Checkpoint,
@@ -29,7 +30,9 @@ from llm_decpomdp.benchmarks.config.errors import (
     check_output_file,
     raise_run_errors,
     refuse_repeats,
+    require_no_file,
 )
+from llm_decpomdp.validation import unknown
 
 
 def report(
@@ -78,6 +81,8 @@ def watch(
 
     if not run.is_dir():
         raise ConfigError(f"{run} is no folder: name the folder of a run")
+    if not any((run / name).exists() for name in ("config.yaml", *MARKS)):
+        raise ConfigError(f"{run} holds no run: name the folder of one")
     watch_run(run, interval, Console(highlight=False))
 
 
@@ -177,6 +182,10 @@ def crossplay(
     names = run_names(runs)
     kind = "role-swap" if swap_roles else "crossplay"
     folder = output or default_folder(setting, f"{kind}-{'-'.join(names)}")
+    # Before the teams are loaded.
+    require_no_file(folder)
+    if agent is not None and agent not in setting.env.possible_agents:
+        raise ConfigError(unknown("agent", agent, setting.env.possible_agents))
     with raise_run_errors():
         starts = setting.starts(tasks)
         paths = {name: locate_team(run, checkpoint) for name, run in zip(names, runs, strict=True)}

@@ -95,6 +95,17 @@ def format_message(error: Exception) -> str:
     return ". ".join([str(error).removesuffix("."), *map(str, getattr(error, "__notes__", ()))])
 
 
+def require_no_file(folder: Path) -> None:
+    """Raise a `ConfigError` if a file stands where a folder of results is needed."""
+    # mkdir would name only the parent that is a file, and not say what to change.
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise ConfigError(
+                f"{place} is a file, and {folder} needs a folder there: choose another folder with --output "
+                "(output.base_dir and output.name)"
+            )
+
+
 @contextmanager
 def open_folder(path: Path) -> Iterator[RunFolder]:
     """Make a folder and hold its lock, before the work whose results are written to it.
@@ -106,13 +117,7 @@ def open_folder(path: Path) -> Iterator[RunFolder]:
         FolderInUse: If another process writes to it.
         RunError: If it cannot be written.
     """
-    # mkdir would name only the parent that is a file, and not say what to change.
-    for place in (path, *path.parents):
-        if place.exists() and not place.is_dir():
-            raise ConfigError(
-                f"{place} is a file, and {path} needs a folder there: choose another folder with --output "
-                "(output.base_dir and output.name)"
-            )
+    require_no_file(path)
     is_new = not path.exists()
     with ExitStack() as stack:
         with writing(path):

@@ -22,6 +22,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from llm_decpomdp.agents import PolicySpec
@@ -40,7 +41,7 @@ from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.options import from_text
 from llm_decpomdp.utils.extras import missing_models
-from llm_decpomdp.validation import unknown
+from llm_decpomdp.validation import check_whole, unknown
 
 logger = logging.getLogger(__name__)
 
@@ -193,7 +194,7 @@ def check_machine(config: Config, policies: Mapping[str, PolicySpec]) -> None:
     """Raise a `ConfigError` if this machine lacks a device or a program of a run, before models are loaded."""
     from llm_decpomdp.algorithms.learning.distributed import world_size
 
-    check_lengths(config, policies)
+    check_models(config, policies)
     check_devices(config, policies, world_size())
     if samples_elsewhere(config, policies):
         from llm_decpomdp.benchmarks.config.placement import check_interpreter, check_room
@@ -224,10 +225,7 @@ def check_loading(config: Config, envs: Sequence[DecPOMDPEnv], team: TeamSpec) -
         if reason := missing_models():
             raise RunError(reason)
     check_devices(config, policies)
-    check_lengths(config, policies)
-    for spec in policies.values():
-        if spec.lora:
-            check_lora(spec.lora)
+    check_models(config, policies)
     check_references({agent: policies[name] for agent, name in names.items()}, envs)
     if models:
         logger.info("loading %s", ", ".join(models))
@@ -249,9 +247,11 @@ def check_devices(config: Config, specs: Mapping[str, PolicySpec], processes: in
             )
 
 
-def check_lengths(config: Config, specs: Mapping[str, PolicySpec]) -> None:
-    """Raise a `ConfigError` if completions may fill the context of their model, where that is known."""
+def check_models(config: Config, specs: Mapping[str, PolicySpec]) -> None:
+    """Raise a `ConfigError` for wrong adapters, or completions that may fill the context of a known model."""
     for name, spec in specs.items():
+        if spec.lora and find_spec("peft") is not None:  # a dry run does without
+            check_lora(spec.lora)
         context = known_context(str(spec.name)) if spec.kind == "model" else None
         if context is not None and spec.max_new_tokens >= context:
             has_key = "max_new_tokens" in (config.policies.get(name) or {})
@@ -270,6 +270,10 @@ def check_lora(arguments: Mapping[str, Any]) -> None:
         raise ConfigError("lora.lora_dropout has no effect: models never use dropout here; drop it")
     if "task_type" in arguments:
         raise ConfigError("lora.task_type is always CAUSAL_LM; drop it")
+    try:
+        check_whole("lora.r", arguments.get("r", 1), 1)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     for key in arguments:
         if key not in LoraConfig.__dataclass_fields__:
             if key in OF_LORA:

@@ -145,6 +145,8 @@ def remote_models(
     """Read the models of a command line; an address or a key that is given once is for all of them."""
     if not names and (base_urls or key_variables or options):
         raise ConfigError("--base-url, --key-variable and --model-option need a --model NAME")
+    if not all(names):
+        raise ConfigError("--model needs the name of a model, got ''")
     for flag, values in (("--base-url", base_urls), ("--key-variable", key_variables)):
         if len(values) not in (0, 1, len(names)):
             raise ConfigError(

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from llm_decpomdp.agents import Constant, save_team
 from llm_decpomdp.benchmarks.cli.episode import make_policy
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.keys import KEYS
 from llm_decpomdp.benchmarks.config.legacy import KEY_OF
 from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.doctor import examine
+from llm_decpomdp.benchmarks.evaluation import teams
 from llm_decpomdp.benchmarks.runs.setup import load_config
 from llm_decpomdp.envs.datasets.loading import DATA_FOLDER, existing
 from llm_decpomdp.registry import make
@@ -219,6 +221,14 @@ def test_doctor_fails_if_a_gpu_is_needed_and_missing(
             "train --config demo --dry-run --output .",
             "names the run folder, such as runs/mine, got '.'",
         ),
+        (
+            "train --config demo --dry-run --override model.lora.r=0 dataset.source=bundled",
+            "lora.r must be a whole number of at least 1, got 0",
+        ),
+        ("eval --model= --base-url http://a/v1", "--model needs the name of a model"),
+        ("watch .", "holds no run: name the folder of one"),
+        ("check rewards build-word-v0 --output a.jsonl", "--output is for stored episodes"),
+        ("play bugfix-v0 --agent nobody --partner no/model", "unknown agent 'nobody'"),
         ("eval --config demo --samples 2 --k 5", "pass@5 .* lower k, or raise samples"),
         ("eval --config demo --samples 2000000", "samples must be from 1 to 1,000,000"),
         ("eval --config demo --on-error skp", "unknown on_error 'skp'; did you mean 'skip'"),
@@ -293,3 +303,18 @@ def test_names_of_keys_are_listed_once() -> None:
     with pytest.raises(ConfigError, match="Valid: name, ") as told:
         load_config(find_config("demo"), ["algorithm.nme=magrpo"])
     assert str(told.value).count(" name,") == 1
+
+
+def test_cross_play_refuses_an_agent_and_an_output_before_it_loads_teams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        save_team({agent: Constant("x") for agent in ("aux_0", "main_0")}, tmp_path / name)
+    monkeypatch.setattr(teams, "load_teams", lambda *_: pytest.fail("teams were loaded"))
+    command = ["analyze", "crossplay", str(tmp_path / "one"), str(tmp_path / "two")]
+    command += ["--env", "coophumaneval-v0", "--env-option", "source=bundled"]
+    text = refusal(capsys, *command, "--agent", "nobody")
+    assert "unknown agent 'nobody'; Valid: aux_0, main_0" in text
+    path = written(tmp_path, "seed: 1")
+    assert "mine.yaml is a file" in refusal(capsys, *command, "--output", str(path))
+    assert path.read_text() == "seed: 1"

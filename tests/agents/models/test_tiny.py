@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -85,3 +86,9 @@ def test_a_prompt_with_other_characters_is_refused_with_the_remedy() -> None:
     with pytest.raises(ValueError, match=wanted):
         policy.log_probs("a prompt", policy.generate(["ab"])[0])
     tiny_causal_lm(string.printable + "é", SHORT, context=512).act("A prompt: é!\n")
+
+
+@pytest.mark.parametrize("prompts", ["hello", [3], [None]])
+def test_prompts_that_are_no_list_of_texts_are_refused(prompts: Any) -> None:
+    with pytest.raises(TypeError, match="prompts must be a list of texts, got "):
+        load_policy("tiny-random").generate(prompts)

@@ -179,6 +179,9 @@ def test_an_unknown_key_of_the_adapter_is_refused_with_the_nearest_or_with_peft_
         check_lora({"r": 8, "lora_alfa": 16})
     with pytest.raises(ConfigError, match="unknown key of lora 'rank'; peft calls it 'r'"):
         check_lora({"rank": 8})
+    for rank in (0, "two"):
+        with pytest.raises(ConfigError, match=f"lora.r must be a whole number .*, got {rank!r}"):
+            check_lora({"r": rank})
 
 
 def test_the_manifest_names_the_models_of_the_team() -> None:
