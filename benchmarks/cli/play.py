@@ -89,6 +89,8 @@ def play(
     # Checked at once and before anything is loaded: models take minutes.
     mistakes = {
         "name an environment of `llm-decpomdp list`, or a run with --team": not (env_id or team),
+        "--policy and --partner name gold, random, or a model, and one is empty": ""
+        in (policy, partner),
         "--policy and --team exclude each other: each plays all agents": policy and team,
         "--policy plays all agents: leave out --agent and --file": policy and (agent or file),
         "--team says itself where its models are: leave out --base-url": team

@@ -115,7 +115,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     tree = load_yaml(path)
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a mapping of sections, got a {type(tree).__name__}")
-    if not tree:
+    if all(section is None for section in tree.values()):
         raise ConfigError(
             f"{path} is empty: name at least the environment in it, as in env: {{id: coophumaneval-v0}}"
         )

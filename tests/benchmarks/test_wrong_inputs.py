@@ -43,7 +43,7 @@ def test_a_tab_is_named(tmp_path: Path) -> None:
         load_config(path)
 
 
-@pytest.mark.parametrize("text", ["", "# nothing yet\n"])
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "env:\nmodel:\n"])
 def test_an_empty_configuration_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=r"mine.yaml is empty: name at least the environment"):
         load_config(written(tmp_path, text))
@@ -228,6 +228,7 @@ def test_doctor_fails_if_a_gpu_is_needed_and_missing(
         ("eval --model= --base-url http://a/v1", "--model needs the name of a model"),
         ("watch .", "holds no run: name the folder of one"),
         ("check rewards build-word-v0 --output a.jsonl", "--output is for stored episodes"),
+        ("play bugfix-v0 --policy=", "name gold, random, or a model, and one is empty"),
         ("play bugfix-v0 --agent nobody --partner no/model", "unknown agent 'nobody'"),
         ("eval --config demo --samples 2 --k 5", "pass@5 .* lower k, or raise samples"),
         ("eval --config demo --samples 2000000", "samples must be from 1 to 1,000,000"),
