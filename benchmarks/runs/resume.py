@@ -94,10 +94,15 @@ def resume(
                         f"{path} cannot go on: the {name} of its configuration have changed. Restore their files, "
                         "or begin a new run with the team: --from FOLDER"
                     )
+        updates = checkpoint.read_counters(newest)["update"]
+        if len(run.batches) < updates:
+            raise ConfigError(
+                f"{updates} updates are done, and the new budget is {len(run.batches)}: raise "
+                "algorithm.max_updates or algorithm.num_train_epochs"
+            )
         check_machine(run.config, run.team.policies)
         team = load_policies(run.config, run.envs, run.team, run.config.learner.fsdp_size > 1)
         run = skip_long_prompts(run, team)
-        updates = checkpoint.read_counters(newest)["update"]
         _check_schedule(before, run, record.get("left_out", run.skipped), updates)
         # After the first update no demonstrations are left to learn.
         warm = run.config.warm_start.source is not None
@@ -159,11 +164,6 @@ def _check_schedule(
 ) -> None:
     """Check that the complete updates of a run would have been the same, and that the data last for the others."""
     old, new = plan_batches(before, run.train_env, run.pairs, left_out), run.batches
-    if len(new) < updates:
-        raise ConfigError(
-            f"{updates} updates are done, and the new budget is {len(new)}: raise algorithm.max_updates or "
-            "algorithm.num_train_epochs"
-        )
     if old[:updates] != new[:updates]:
         raise ConfigError(
             f"other problems would be left out from the beginning, while {updates} updates are done: keep the "

@@ -135,7 +135,6 @@ def test_other_changes_are_refused_and_the_safe_ones_named(runs: Runs, tmp_path:
         ("algorithm.learning_rate=0.5", "keeps its algorithm.learning_rate; it may change"),
         ("policies={aux_0: {temperature: 0.1}}", "keeps its policies.aux_0; it may change"),
         ("seed=4", "--from FOLDER"),
-        ("algorithm.max_updates=1", "2 updates are done, and the new budget is 1: raise"),
         ("algorithm.max_updates=10000", "num_train_epochs=[0-9]+: raise that too"),
         ("algorithm.max_update=9", "did you mean 'algorithm.max_updates'"),
     ):
@@ -145,6 +144,16 @@ def test_other_changes_are_refused_and_the_safe_ones_named(runs: Runs, tmp_path:
             assert all(key in str(error.value) for key in CHANGEABLE)
         assert (tmp_path / "run" / "config.yaml").read_text() == before
     assert {*CHANGEABLE} < {*KEYS}
+
+
+def test_a_budget_below_the_complete_updates_is_refused_before_models_are_loaded(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(runs)
+    module = "llm_decpomdp.benchmarks.runs.resume.load_policies"
+    monkeypatch.setattr(module, lambda *_: pytest.fail("models were loaded"))
+    with pytest.raises(ConfigError, match="2 updates are done, and the new budget is 1: raise"):
+        resume(tmp_path / "run", ["algorithm.max_updates=1"])
 
 
 def test_a_limit_that_leaves_out_other_problems_is_refused(runs: Runs, tmp_path: Path) -> None:
