@@ -16,7 +16,7 @@ from llm_decpomdp.benchmarks.cli.console import (
     complete_config,
     give_result,
 )
-from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors
+from llm_decpomdp.benchmarks.config.errors import ConfigError, raise_run_errors, require_no_file
 
 Engine = Literal["local", "ray"]
 
@@ -74,6 +74,7 @@ def bench(
         raise ConfigError("--cores is of this machine: Ray takes what its nodes have")
     plan = load_suite(find_suite(suite))
     folder = output or Path("runs") / plan.name
+    require_no_file(folder)
     # The report of the suite would overwrite that of a run.
     refuse_runs(folder)
     jobs = make_jobs(plan, folder, only or ())

@@ -226,6 +226,7 @@ def test_doctor_fails_if_a_gpu_is_needed_and_missing(
             "lora.r must be a whole number of at least 1, got 0",
         ),
         ("eval --model= --base-url http://a/v1", "--model needs the name of a model"),
+        (f"bench smoke --dry-run --output {__file__}", "is a file, and .* needs a folder there"),
         ("watch .", "holds no run: name the folder of one"),
         ("check rewards build-word-v0 --output a.jsonl", "--output is for stored episodes"),
         ("play bugfix-v0 --policy=", "name gold, random, or a model, and one is empty"),
