@@ -153,9 +153,8 @@ def _build(id: str, arguments: dict[str, Any]) -> DecPOMDPEnv:
         env = build(**arguments)
     except ImportError:  # it names the package to install
         raise
-    except (
-        Exception
-    ) as error:  # another package's function may raise anything, such as a bare KeyError
+    except Exception as error:
+        # Another package's function may raise anything, such as a bare KeyError.
         if spec(id).entry_point.startswith(f"{__name__.partition('.')[0]}."):
             raise
         frames = extract_tb(error.__traceback__)

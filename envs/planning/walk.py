@@ -197,9 +197,8 @@ def _parse_moves(line: str) -> str:
         return "".join(ARROWS[mark] for mark in marks)
     words = _BETWEEN.sub(" ", _REMARK.sub("", line)).split()
     letters = [WORDS.get(word.lower(), word.upper()) for word in words]
-    is_legend = "(" in line and sorted(letters) == sorted(
-        STEPS
-    )  # U (up), D (down), L (left), R (right)
+    # Such as: U (up), D (down), L (left), R (right)
+    is_legend = "(" in line and sorted(letters) == sorted(STEPS)
     is_plan = all(re.fullmatch("[UDLR]+", word) for word in letters) and not is_legend
     return "".join(letters) if is_plan else ""
 
