@@ -45,7 +45,7 @@ def transcript(env: DecPOMDPEnv) -> str:
 def print_turn(env: DecPOMDPEnv, viewer: str | None = None, *, judged: bool = True) -> None:
     """Print the newest turn and the prompts after it; for a `viewer` its own prompts and answers, and no tests.
 
-    Without `judged` only the prompts, as after messages, or answers that others follow within the turn.
+    Without `judged`, print only the prompts: the environment has not judged the turn, as after messages.
     """
     from rich.console import Console
 

@@ -20,7 +20,12 @@ from typing import Any
 import torch
 
 from llm_decpomdp.agents.inference.decoding import growing_cache, takes_prepared_masks, whole_head
-from llm_decpomdp.agents.inference.prefill import PADDING, PASS_TOKENS, SetAdapters, forward_with
+from llm_decpomdp.agents.inference.prefill import (
+    MAX_PADDING_RATIO,
+    PASS_TOKENS,
+    SetAdapters,
+    forward_with,
+)
 from llm_decpomdp.agents.inference.sampler import (
     GrowingSteps,
     Prefilled,
@@ -113,7 +118,7 @@ class _Batch:
         for index in waiting[:most]:
             tokens += len(self._prompts[index].ids) - self._shared
             columns = width * (len(group) + 1)
-            if columns > PADDING * tokens or (group and columns > PASS_TOKENS):
+            if columns > MAX_PADDING_RATIO * tokens or (group and columns > PASS_TOKENS):
                 break
             group.append(index)
         return group

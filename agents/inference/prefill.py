@@ -25,19 +25,19 @@ SetAdapters = Callable[[Sequence[str | None]], None]
 """Sets the adapter of each row for the next pass."""
 
 PASS_TOKENS = 8192
-"""Tokens of one pass, with padding. It bounds the memory of activations; vLLM has the same default."""
+"""Tokens of one pass, with padding, unless a single prompt has more. It bounds the memory of activations."""
 
-SMALL_PASS = 1024
+SMALL_PASS_TOKENS = 1024
 """Tokens of a pass that is not divided to compute less padding."""
 
-PADDING = 1.15
+MAX_PADDING_RATIO = 1.15
 """Most tokens that are computed together, as a multiple of those that are no padding."""
 
-SHORTEST = 32
+MIN_SHARED_TOKENS = 32
 """Tokens of the shortest beginning that is computed for several prompts."""
 
-LEAST_SAVED = 1024
-"""Tokens that are saved at least where beginnings are computed first: each level of them is a pass of its own."""
+MIN_SAVED_TOKENS = 1024
+"""Fewest tokens that computing beginnings must save. Each level of beginnings is an additional pass."""
 
 
 def forward_with(model: Any, cache: Any) -> Callable[..., Any]:
@@ -118,12 +118,12 @@ def shared_beginnings(prompts: Sequence[Prompt]) -> list[Prompt]:
     beginnings = {
         (prompt.adapter, *prompt.ids[:length]): replace(prompt, ids=prompt.ids[:length])
         for prompt, length in zip(ranking, lengths, strict=True)
-        if length >= SHORTEST
+        if length >= MIN_SHARED_TOKENS
     }
-    gain = sum(length for length in lengths if length >= SHORTEST)
+    gain = sum(length for length in lengths if length >= MIN_SHARED_TOKENS)
     gain -= sum(len(beginning.ids) for beginning in beginnings.values())
     total = sum(len(prompt.ids) for prompt in prompts)
-    return [*beginnings.values()] if gain >= max(LEAST_SAVED, total / 4) else []
+    return [*beginnings.values()] if gain >= max(MIN_SAVED_TOKENS, total / 4) else []
 
 
 def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
@@ -141,7 +141,7 @@ def _split(prompts: Iterable[Prompt], store: PrefixCache) -> Iterator[list[Promp
     for length, prompt in remainders:
         tokens += length
         columns = width * (len(part) + 1)
-        if part and columns > min(PASS_TOKENS, max(SMALL_PASS, PADDING * tokens)):
+        if part and columns > min(PASS_TOKENS, max(SMALL_PASS_TOKENS, MAX_PADDING_RATIO * tokens)):
             yield part
             part, width, tokens = [], 0, length
         part.append(prompt)

@@ -125,7 +125,14 @@ def load(
     """
     parts = parse_split(split, dataset.available_splits(source))
     rows = {name: _find(dataset, name, source) for name, *_ in parts}
-    origin = rows[parts[0][0]]
+    origin, *others = rows.values()
+    for other in others:
+        if (other.source, other.revision) != (origin.source, origin.revision):
+            raise ConnectionError(
+                f"the parts of split {split!r} come from different places, {origin.source} {origin.revision} and "
+                f"{other.source} {other.revision}: try again, or set {DATA_FOLDER} to a folder with "
+                f"{dataset.filename}"
+            )
     sliced = [task for part in parts for task in _slice(rows[part[0]], *part, is_path(source))]
     repeated = [task_id for task_id, n in Counter(t.task_id for t in sliced).items() if n > 1]
     if repeated:
@@ -165,14 +172,14 @@ def parse_split(split: str, valid: Iterable[str]) -> list[tuple[str, str | None,
         ValueError: If the text has another form, a split does not exist, a percentage is over 100, or one bound
             is a percentage and the other a number of rows.
     """
-    return [_parse_part(part.strip(), valid) for part in str(split).split("+")]
+    return [_parse_part(part.strip(), str(split), valid) for part in str(split).split("+")]
 
 
-def _parse_part(part: str, valid: Iterable[str]) -> tuple[str, str | None, str | None]:
+def _parse_part(part: str, split: str, valid: Iterable[str]) -> tuple[str, str | None, str | None]:
     match = re.fullmatch(r"(\w+)(?:\[(-?\d+%?)?:(-?\d+%?)?\])?", part)
     if match is None:
         raise ValueError(
-            f"split must look like 'test', 'test[16:]', 'test[:50%]' or 'train+test[16:]', got {part!r}"
+            f"split must look like 'test', 'test[16:]', 'test[:50%]' or 'train+test[16:]', got {split!r}"
         )
     name, begin, end = match.groups()
     if name not in valid:
@@ -180,11 +187,11 @@ def _parse_part(part: str, valid: Iterable[str]) -> tuple[str, str | None, str |
     bounds = [bound for bound in (begin, end) if bound is not None]
     shares = [bound for bound in bounds if bound.endswith("%")]
     if shares and len(shares) < len(bounds):
-        raise ValueError(f"both bounds of a split must be rows, or both percentages, got {part!r}")
+        raise ValueError(f"both bounds of a split must be rows, or both percentages, got {split!r}")
     for share in shares:
         if abs(int(share[:-1])) > 100:
             raise ValueError(
-                f"a percentage of a split must lie in [-100%, 100%], got {share} in {part!r}"
+                f"a percentage of a split must lie in [-100%, 100%], got {share} in {split!r}"
             )
     return name, begin, end
 

@@ -184,7 +184,7 @@ def read_moves(text: str, limit: int) -> tuple[str, int]:
                 plans[kind] = ""
             plans[kind] += moves
             last = line
-        elif line.text and not continues:
+        elif line.text:
             last = None
     letters = plans[True] or plans[False]
     return letters[:limit], max(0, len(letters) - limit) if letters else 1

@@ -248,7 +248,10 @@ class VerifiedOptions(TaskOptions):
 def read_answer(text: str) -> str:
     """Return the answer of a completion: the text in its last `<answer>` tags, behind an open one, or else all."""
     tagged = _find_tagged(text)
-    return (find_answer(TAG.split(text)[-1]).text if tagged is None else tagged).strip()
+    if tagged is None:
+        begin = max((tag.end() for tag in TAG.finditer(text) if not tag[1]), default=0)
+        tagged = find_answer(text[begin:]).text
+    return tagged.strip()
 
 
 def _find_tagged(text: str) -> str | None:
@@ -273,7 +276,7 @@ def read_judgement(text: str, brief: bool = False) -> tuple[str, str]:
     before = (
         r"[\W_]*"
         if brief
-        else r"(?:[\W\d_]|(?:(?:my|final) )*(?:verdict|decision|judge?ment)\b|\\boxed)*"
+        else r"(?:[\W_]|[0-9]{1,2}[.)]\s|(?:(?:my|final) )*(?:verdict|decision|judge?ment)\b|\\boxed)*"
     )
     pattern = re.compile(rf"{before}({words})(?:[\s:*_`]|[-\u2013\u2014]\s)*(.*)", re.IGNORECASE)
     word = rest = ""

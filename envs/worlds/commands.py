@@ -33,11 +33,12 @@ _BOX = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _ITALICS = re.compile(r"(_{1,3})(?=[^\W\d_])(.*?)\1\W*")
 _LATEX = re.compile(r"\\(?:text|math)[a-z]*(?=\s*\{)|\\[()\[\]]")
 _EDGES = " \t\n*`$"
-_MARKS = re.compile(r"(?:\s|[-+>#|/\[(\u2022\u25cf\u25e6]|[0-9]{1,3}[.):](?![0-9]))*")
+_MARKS = re.compile(r"(?:\s|[-+>#|/\[(\u2022\u25cf\u25e6]|[0-9]{1,3}[.):](?=[^0-9._?]))*")
 _LABEL = re.compile(
     r"(?:(?:ok|okay|sure|so|thus|therefore|hence|the|my|our|heres|here is|here are|final|best|optimal|shortest"
     r"|correct|right|complete|full|walkers|planners|gatherers|builders)[\s,.!]+)*"
-    r"(?:(?:step|action|command|move|line|row|r)\s*[0-9]+\s*[-:.)=|]|(?:first|second|third|fourth) row\s*[:=]"
+    r"(?:(?:step|action|command|move|line|row|r)\s*[0-9]+\s*(?:-\s|[:.)=|])"
+    r"|(?:first|second|third|fourth) row\s*[:=]"
     r"|(?:answer|moves?|path|plan|sequence|solution|route|output|result|response|commands?|actions?|grid|verdict"
     r"|message|decision|choice)(?:\s+(?:of moves|to (?:reach )?the goal|sequence))*\s*(?::|=|(?:is|are)\b\s*:?|$))"
     r"\s*",

@@ -16,8 +16,11 @@ MAX_READ = 20_000
 DELIMITER = "[PARAGRAPH_SPLIT]"
 
 DELIMITERS = (
-    re.compile(r"\\?\[?\bPARAGRAPH(?:\\?_| )SPLIT\b\\?\]?", re.IGNORECASE),
-    re.compile(r"(?:paragraph 2|second paragraph)[*_]*:|<second paragraph>", re.IGNORECASE),
+    re.compile(r"\\?\[PARAGRAPH(?:\\?_| )SPLIT\\?\]|\bPARAGRAPH\\?_SPLIT\b", re.IGNORECASE),
+    re.compile(
+        r"(?:paragraph 2|^[*_# \t]{0,9}second paragraph)[*_]*:|<second paragraph>",
+        re.IGNORECASE | re.MULTILINE,
+    ),
 )
 """Forms of the delimiter, and separators in a text without it."""
 

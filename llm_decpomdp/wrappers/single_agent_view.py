@@ -76,7 +76,7 @@ class TeamView(gymnasium.Env[str, str]):
         self._running = False
         super().reset(seed=seed)
         self._prompts, infos = self._env.reset(seed=seed, options=options)
-        info = self._info(infos[self._seat(infos)])
+        info = self._info(infos[self._reported_agent(infos)])
         self._running = True
         return self._observation(self._prompts), info
 
@@ -96,7 +96,7 @@ class TeamView(gymnasium.Env[str, str]):
             raise ResetNeeded("no episode is running: call reset() before step()")
         prompts, rewards, terminations, truncations, infos = self._env.step(self._actions(action))
         self._prompts = prompts
-        agent = self._seat(infos)
+        agent = self._reported_agent(infos)
         terminated, truncated = terminations[agent], truncations[agent]
         self._running = not (terminated or truncated)
         return (
@@ -131,7 +131,7 @@ class TeamView(gymnasium.Env[str, str]):
         """Return the text that the player sees."""
 
     @abstractmethod
-    def _seat(self, infos: Mapping[str, Any]) -> str:
+    def _reported_agent(self, infos: Mapping[str, Any]) -> str:
         """Return the agent whose reward, flags and infos are those of the player."""
 
     def _reward(self, rewards: Mapping[str, float], agent: str) -> float:
@@ -234,7 +234,7 @@ class SingleAgentView(TeamView):
     def _observation(self, prompts: Mapping[str, str]) -> str:
         return prompts[self._agent]
 
-    def _seat(self, infos: Mapping[str, Any]) -> str:
+    def _reported_agent(self, infos: Mapping[str, Any]) -> str:
         if self._agent not in infos:
             raise ValueError(
                 f"{self._agent!r} joins the episode later, and a single-agent view begins with its agent's first "
@@ -310,7 +310,7 @@ class MergedAgents(TeamView):
         live = {agent: prompts[agent] for agent in self._env.agents}
         return join_prompts(live) if live else ""
 
-    def _seat(self, infos: Mapping[str, Any]) -> str:
+    def _reported_agent(self, infos: Mapping[str, Any]) -> str:
         return next((agent for agent in infos if agent in self._env.agents), next(iter(infos)))
 
     def _reward(self, rewards: Mapping[str, float], agent: str) -> float:

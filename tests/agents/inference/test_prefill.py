@@ -91,7 +91,7 @@ def test_prompts_are_computed_in_passes_of_a_number_of_tokens(
     alone = sample_alone(model, texts)
     shapes.clear()
     monkeypatch.setattr(prefill, "PASS_TOKENS", most)
-    monkeypatch.setattr(prefill, "SMALL_PASS", small)
+    monkeypatch.setattr(prefill, "SMALL_PASS_TOKENS", small)
     assert_equal(sample(model, ask(texts), 2, [END]), alone)
     # The two equal prompts are computed once, and the longest come first.
     assert shapes[: len(passes)] == passes and shapes[len(passes)][1] == 1
@@ -109,8 +109,8 @@ def test_beginnings_of_several_prompts_are_computed_once(
 ) -> None:
     alone = sample_alone(model, TREE)
     shapes.clear()
-    monkeypatch.setattr(prefill, "LEAST_SAVED", 1)
-    monkeypatch.setattr(prefill, "SMALL_PASS", 1)
+    monkeypatch.setattr(prefill, "MIN_SAVED_TOKENS", 1)
+    monkeypatch.setattr(prefill, "SMALL_PASS_TOKENS", 1)
     assert_equal(sample(model, ask(TREE), 2, [END]), alone)
     # Three levels of beginnings: the instruction; the first problem; the second one, and common tokens of answers.
     # Beginnings of a level that are known already are passed by their last token.
@@ -120,7 +120,7 @@ def test_beginnings_of_several_prompts_are_computed_once(
 
 def test_the_longest_beginning_of_each_prompt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shared_beginnings(ask(TREE)) == []  # too few tokens would be saved
-    monkeypatch.setattr(prefill, "LEAST_SAVED", 1)
+    monkeypatch.setattr(prefill, "MIN_SAVED_TOKENS", 1)
     levels = [[prompt.ids for prompt in ask(TREE)]]
     while beginnings := shared_beginnings(ask(levels[-1])):
         levels.append(sorted(beginning.ids for beginning in beginnings))
@@ -129,7 +129,7 @@ def test_the_longest_beginning_of_each_prompt_is_found(monkeypatch: pytest.Monke
 
 
 def test_prompts_of_two_adapters_share_no_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefill, "LEAST_SAVED", 1)
+    monkeypatch.setattr(prefill, "MIN_SAVED_TOKENS", 1)
     prompts = [*ask(TREE[:2], "a"), *ask(TREE[1:3], "b")]
     found = [(prompt.adapter, len(prompt.ids)) for prompt in shared_beginnings(prompts)]
     assert sorted(found) == [("a", 60), ("b", 62)]
@@ -138,7 +138,7 @@ def test_prompts_of_two_adapters_share_no_beginning(monkeypatch: pytest.MonkeyPa
 def test_beginnings_that_save_little_are_not_computed_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prefill, "LEAST_SAVED", 1)
+    monkeypatch.setattr(prefill, "MIN_SAVED_TOKENS", 1)
     long = [(*INSTRUCTION, number, *range(3, 103)) for number in (5, 6)]
     assert shared_beginnings(ask(long)) == []
     assert shared_beginnings(ask([ids[:90] for ids in long])) == []

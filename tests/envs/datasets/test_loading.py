@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import llm_decpomdp
+from llm_decpomdp.envs.datasets import loading
 from llm_decpomdp.envs.datasets.humaneval import COOPHUMANEVAL, HUMANEVAL
 from llm_decpomdp.envs.datasets.loading import load, parse_split
 from llm_decpomdp.envs.datasets.mbpp import MBPP
@@ -285,7 +286,7 @@ REFUSED = [
     (r"must lie in \[-100%, 100%\], got -?\d+%", ["test[:200%]", "test[101%:]", "test[-120%:]"]),
     ("both bounds of a split must be rows, or both percentages", ["test[1:50%]", "test[10%:3]"]),
     ("split must look like", ["", "test[", "test[1]", "test[a:]", "test[1:2:3]", "test[1.5:]"]),
-    ("or 'train\\+test\\[16:\\]', got ''", ["test+", "+test", "test++test"]),
+    ("or 'train\\+test\\[16:\\]', got '.*test", ["test+", "+test", "test++test"]),
     (r"unknown split 'tets'; did you mean 'test'\?", ["tets[:5]", "test[5:]+tets[:5]"]),
 ]
 
@@ -322,6 +323,21 @@ def test_parts_of_a_split_that_overlap_are_refused(own):
         ValueError, match=r"the parts of split 'test\[:2\]\+test\[1:\]' overlap: 'own"
     ):
         load(HUMANEVAL, "test[:2]+test[1:]", own)
+
+
+def test_parts_from_different_places_are_refused(monkeypatch):
+    def read_hub(repository, config, split, revision):
+        if split == "test":
+            raise OSError("the connection was reset")
+        return list(MBPP.bundled()), "abc"
+
+    monkeypatch.setattr(loading, "hub_has", lambda repository: True)
+    monkeypatch.setattr(loading, "hub_rows", read_hub)
+    assert load(MBPP, "train", "auto").source == "hub"
+    with pytest.raises(
+        ConnectionError, match=r"'train\+test' come from different places, hub abc and"
+    ):
+        load(MBPP, "train+test", "auto")
 
 
 def test_an_empty_part_of_a_split_is_refused(own):

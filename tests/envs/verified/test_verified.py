@@ -91,6 +91,7 @@ def test_the_answer_is_in_the_last_tags_or_behind_an_open_one():
     assert read_answer("I put it into <answer> tags.\n<answer>2</answer>") == "2"
     assert read_answer("So it is <answer>2<|im_end|>\n") == "2"
     assert read_answer("<think>Is it 1?</think>2") == "2"
+    assert read_answer("The answer is 5.</answer>") == "The answer is 5."
 
 
 @pytest.mark.parametrize(
@@ -206,6 +207,8 @@ def test_a_rejected_solver_sees_its_answers_and_not_the_verdict():
         ("- correct <answer> a b </answer>", "correct", "a b"),
         ("correct", "correct", ""),
         ("correctly", "", ""),
+        ("accept\n2 correct steps were made", "accept", ""),
+        ("5 correct 6", "", ""),
         ("", "", ""),
     ],
 )

@@ -369,6 +369,30 @@ def test_the_last_of_several_answers_counts():
     assert read_grid("1234\n3412\n2143\n4321\nor\n4321\n3412\n2143\n1234") == "4321341221431234"
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ("1...", ".2..", "..3.", "...4"),
+        ("12..", "34..", "1234", "4321"),
+        ("4.3.", "3...", "1234", "123."),
+        ("1.34", "34.2", "21..", "...."),
+    ],
+)
+def test_rows_with_open_cells_are_no_numbers_of_a_list(rows):
+    assert read_grid("\n".join(rows)) == "".join(rows)
+    assert read_grid("\n".join(f"{n}. {row}" for n, row in enumerate(rows, 1))) == "".join(rows)
+
+
+def test_a_line_without_moves_ends_a_plan():
+    assert read_moves("left\nThen I see the goal.\nup", 99) == ("U", 0)
+    assert read_moves("left\nThen up", 99) == ("LU", 0)
+
+
+def test_a_label_takes_no_sign_of_a_number():
+    assert read_commands("move 1 -2", {"move": (int, int)}).accepted == (("move", 1, -2),)
+    assert read_commands("move 1 - go 2 3", FORMS).accepted == (("go", 2, 3),)
+
+
 HOSTILE = {
     "blank lines": "\n",
     "blanks": " ",

@@ -113,6 +113,12 @@ def test_an_agent_alone_earns_what_a_team_does_for_the_same_texts(genre, version
         ("Paragraph 1: a\nParagraph 2: b", "a", "b"),
         ("Paragraph 1: a\n[PARAGRAPH_SPLIT]\nParagraph 2: b", "a", "b"),
         ("Paragraph 2: a [PARAGRAPH_SPLIT] b", "a", "b"),
+        (
+            "We use paragraph split here.\n\nThe second paragraph: is nice.",
+            "We use paragraph split here.",
+            "The second paragraph: is nice.",
+        ),
+        ("a\n**Second paragraph:** b", "a", "b"),
         ("a.\n\n**[PARAGRAPH_SPLIT]**\n\nb", "a.", "b"),
         ("a.\n\\[PARAGRAPH\\_SPLIT\\]\nb", "a.", "b"),
         ("a.\n`[Paragraph Split]`\nb", "a.", "b"),
