@@ -88,16 +88,16 @@ def make(id: str, *, reward: str | None = None, **kwargs: Any) -> DecPOMDPEnv:
     for kind, name in parts.items():
         replace_part(bare, kind, name)
         arguments["external_mode" if kind == "mode" else kind] = name
-    bare.spec_id, bare.spec_kwargs, bare.description = id, arguments, description(id)
+    bare.spec_id, bare.description = id, description(id)
+    # On both: the function of `id` may have put a wrapper around the environment, whose argument is none of `id`.
+    env.spec_kwargs = bare.spec_kwargs = arguments
     for key, value in wrappers.items():
         # Off. Its module may not exist, and configurations pass every argument, mostly defaults.
         if value is None or value is False or value in ({}, "simultaneous"):
             continue
         module, _, function = WRAPPERS[key].partition(":")
         env = getattr(importlib.import_module(module), function)(env, value)
-        # Here and not in the wrappers, which the function of `id` may have put around the environment itself.
-        bare, value = env.unwrapped, getattr(env, "spec_value", value)
-        bare.spec_kwargs = {**bare.spec_kwargs, key: value}
+        env.unwrapped.spec_kwargs = env.spec_kwargs
     return env
 
 

@@ -12,6 +12,7 @@ import llm_decpomdp
 from llm_decpomdp import DecPOMDPEnv, registry
 from llm_decpomdp.benchmarks import load_config
 from llm_decpomdp.benchmarks.config.errors import ConfigError
+from llm_decpomdp.wrappers.turn_order import set_order
 from tests.conftest import word_env
 from tests.foreign_envs import Rendezvous
 from tests.wrapper_cases import Paying
@@ -95,6 +96,14 @@ def test_what_the_function_of_an_id_does_itself_is_no_argument_of_it(own_registr
     assert env.num_turns == 4 and env.spec_kwargs == env.metadata["kwargs"] == {"num_turns": 2}
     again = llm_decpomdp.make(env.spec_id, **env.spec_kwargs)
     assert again.reset(seed=0) == env.reset(seed=0)
+
+
+def test_wrappers_that_are_applied_in_python_are_recorded_as_those_of_make(own_registry):
+    order, arguments = ["aux_0", "main_0"], {"source": "bundled", "num_turns": 2}
+    env = set_order(llm_decpomdp.make("coophumaneval-v0", **arguments), order)
+    made = llm_decpomdp.make("coophumaneval-v0", **arguments, order=order)
+    assert env.spec_kwargs == made.spec_kwargs == {**arguments, "order": order}
+    assert made.metadata["kwargs"] == made.spec_kwargs
 
 
 def test_registered_defaults_apply_and_give_way(own_registry):

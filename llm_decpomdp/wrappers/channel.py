@@ -168,6 +168,8 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
                 "join: drop channel"
             )
         self.options = options
+        self.spec_kwargs = {**getattr(env, "spec_kwargs", {}), "channel": asdict(options)}
+        """Arguments by which `make` builds it."""
         self.messages: tuple[dict[str, Any], ...] = ()
         """Log of the episode: `turn` of the environment, from 1, `sender`, `text`, and `heard`, the text that
         arrived at each listener that it reached."""
@@ -190,11 +192,6 @@ class ChannelEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has n
     def num_turns(self) -> int:
         """Horizon, message turns included."""
         return 2 * int(self.env.num_turns)
-
-    @property
-    def spec_value(self) -> dict[str, Any]:
-        """The argument `channel` of `make`."""
-        return asdict(self.options)
 
     @property
     def metadata(self) -> dict[str, Any]:

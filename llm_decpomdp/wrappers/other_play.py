@@ -45,14 +45,13 @@ class OtherPlayEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
                 f"other_play needs a family whose mode declares interchangeable words, as compose-v0 does with "
                 f"convention='name', and {env} declares none: leave out other_play"
             )
+        self.spec_kwargs = {**getattr(env, "spec_kwargs", {}), "other_play": True}
+        """Arguments by which `make` builds it."""
 
     @property
     def num_turns(self) -> int:
         """Horizon, that of the environment."""
         return int(self.env.num_turns)
-
-    spec_value = True
-    """The argument `other_play` of `make`."""
 
     def renaming(self, agent: str) -> dict[str, str]:
         """Return the word that an agent sees in place of each interchangeable word in the present task."""

@@ -77,6 +77,8 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
             env.render_mode = None
         super().__init__(env)
         self.order = read_order(order, env.possible_agents)
+        self.spec_kwargs = {**getattr(env, "spec_kwargs", {}), "order": self._order_list()}
+        """Arguments by which `make` builds it."""
         self._texts: tuple[dict[str, str], ...] = ()
         """Answers of this turn of the environment so far, an entry of the order after the other."""
         self._prompts: dict[str, str] = {}  # those of the environment
@@ -128,11 +130,9 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     @property
     def metadata(self) -> dict[str, Any]:
         """Metadata of the environment with the order."""
-        return {**self.env.metadata, "turn_based": True, "order": self.spec_value}
+        return {**self.env.metadata, "turn_based": True, "order": self._order_list()}
 
-    @property
-    def spec_value(self) -> list[str | list[str]]:
-        """The argument `order` of `make`."""
+    def _order_list(self) -> list[str | list[str]]:
         return [entry[0] if len(entry) == 1 else list(entry) for entry in self.order]
 
     @property
@@ -235,7 +235,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
             "env": inner["env"],
             "inner": inner,
             "episode": inner["episode"],
-            "order": self.spec_value,
+            "order": self._order_list(),
             "texts": [dict(entry) for entry in self._texts],
             "infos": {agent: dict(info) for agent, info in self._infos.items()},
         }
@@ -247,9 +247,9 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
             ValueError: If the snapshot is of another environment or order.
             KeyError: If the snapshot's task is not in this environment's data.
         """
-        if snapshot.get("order") != self.spec_value:
+        if snapshot.get("order") != self._order_list():
             raise ValueError(
-                f"a snapshot with the order {snapshot.get('order')} cannot restore one with {self.spec_value}"
+                f"a snapshot with the order {snapshot.get('order')} cannot restore one with {self._order_list()}"
             )
         self.env.restore(snapshot["inner"])
         self._prompts = dict(self.env.episode.prompts)
