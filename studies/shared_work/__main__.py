@@ -45,6 +45,8 @@ SHARED_GOALS = (
     ("S13", "own_wide_demonstrations"),
     ("S20", "own_passes"),
     ("S20", "own_passes_magrpo"),
+    ("S22", "own_more_passes"),
+    ("S23", "own_wide_passes"),
 )
 """Hypotheses that an arm reaches the goal for shared programs."""
 
@@ -73,6 +75,8 @@ COMPARED = (
     ("S17", SHARED, "own_passes", "own_demonstrations", 1),
     ("S19", SHARED, "own_wide_demonstrations", "own_demonstrations", 1),
     ("S21", SHARED, "own_passes_magrpo", "own_passes", 1),
+    ("S22", SHARED, "own_more_passes", "own_passes", 1),
+    ("S23", SHARED, "own_wide_passes", "own_more_passes", 1),
 )
 """Hypotheses with a paired difference: measure, two arms, and the predicted sign of the first minus the second."""
 
