@@ -121,8 +121,6 @@ def outcome(result: run.Result, report: Path | None) -> Iterator[str]:
 
 def _next_commands(result: run.Result) -> Iterator[tuple[str, str]]:
     """Yield commands that work with the run, and what they are good for."""
-    from llm_decpomdp.benchmarks.export.write import has_pairs
-
     folder = result.folder.path
     yield (
         f"play --team {folder}",
@@ -130,8 +128,6 @@ def _next_commands(result: run.Result) -> Iterator[tuple[str, str]]:
     )
     if not result.turn_based:
         yield f"analyze credit {folder}", "what each agent added to the reward"
-    if has_pairs(folder):
-        yield f"export {folder} --pairs", "its answers as preference pairs, a data set"
 
 
 def _warm_start(summary: Mapping[str, Any]) -> Iterator[str]:

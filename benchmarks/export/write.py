@@ -33,12 +33,6 @@ class Export:
     rows: Mapping[str, int]
 
 
-def has_pairs(run: Path) -> bool:
-    """Check whether a run has any preference pairs to export."""
-    content = pairs(EpisodeSource(run), PairChoice())
-    return any(next(content.rows(phase), None) for phase in PHASES)
-
-
 def export(
     run: Path,
     to: str = "parquet",

@@ -240,7 +240,10 @@ def test_doctor_fails_if_a_gpu_is_needed_and_missing(
             r"plays build-word-v0 with num_agents=1, .*at least 2.*one_round_discussion",
         ),
         ("plan demo --assume length=2", "length: needs a share above 0, and at most 1, got '2'"),
-        ("plan demo --parameters 7e9", "7e[+]09 changes nothing: the size of .* is known"),
+        (
+            "plan demo --parameters 7e9 --override model.name=tiny-random",
+            "7e[+]09 changes nothing: the size of tiny-random is known",
+        ),
         (
             "bench smoke --dry-run --address a:1",
             "--address and --trusted-network are of --engine ray",

@@ -77,7 +77,7 @@ def test_a_file_of_completions_teaches_and_a_run_from_it_does_not_repeat_it(
     ("source", "more", "reason"),
     [
         ("gold", ["env.num_agents=3"], "the environment has none for 'aux_0'"),
-        ("none.jsonl", [], "or directory: 'none.jsonl': give gold, passes or a JSONL file"),
+        ("none.jsonl", [], "none.jsonl': give gold, passes or a JSONL file"),
         ("gold", [], "raise max_new_tokens"),
     ],
 )
