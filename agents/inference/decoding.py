@@ -187,7 +187,7 @@ class GrowingLayer(CacheLayerMixin):
     def append(self, others: Sequence[GrowingLayer], lines: Sequence[int] | None = None) -> None:
         """Add the rows of other layers; the last tokens of all rows then stand in one column.
 
-        `lines` has the rows that are kept, each as often as it stands there, by default all rows once.
+        `lines` has the index of the row that each new row copies; by default all rows are kept.
         """
         keys, values = zip(*(layer.states() for layer in (self, *others)), strict=True)
         self._length = max(states.shape[2] for states in keys)

@@ -89,6 +89,11 @@ class _Split:
     revision: str = ""
     """Commit of the hub."""
 
+    @property
+    def place(self) -> str:
+        """Source and commit."""
+        return f"{self.source} {self.revision}".strip()
+
     @cached_property
     def tasks(self) -> list[Task]:
         """The tasks of the rows."""
@@ -127,11 +132,10 @@ def load(
     rows = {name: _find(dataset, name, source) for name, *_ in parts}
     origin, *others = rows.values()
     for other in others:
-        if (other.source, other.revision) != (origin.source, origin.revision):
+        if other.place != origin.place:
             raise ConnectionError(
-                f"the parts of split {split!r} come from different places, {origin.source} {origin.revision} and "
-                f"{other.source} {other.revision}: try again, or set {DATA_FOLDER} to a folder with "
-                f"{dataset.filename}"
+                f"the parts of split {split!r} come from different places, {origin.place} and {other.place}: try "
+                f"again, or set {DATA_FOLDER} to a folder with {dataset.filename}"
             )
     sliced = [task for part in parts for task in _slice(rows[part[0]], *part, is_path(source))]
     repeated = [task_id for task_id, n in Counter(t.task_id for t in sliced).items() if n > 1]

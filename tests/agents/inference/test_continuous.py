@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llm_decpomdp.agents.inference import sampler
+from llm_decpomdp.agents.inference import continuous, sampler
 from llm_decpomdp.agents.inference.continuous import sample_continuously
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow, sample
@@ -70,6 +70,22 @@ def test_fewer_tokens_are_computed_and_batches_stay_small() -> None:
     starts = sum(rows * width for rows, width in passes if width > 1)
     assert starts <= 1.15 * 71 + len(START)  # tokens of all prompts without their common start
     assert sum(rows * width for rows, width in passes) < computed
+
+
+@pytest.mark.parametrize("most", [1, 12, 24])
+def test_prompts_are_computed_in_passes_of_a_number_of_tokens(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    model, passes = tiny_model(0).eval(), []
+    expected = sample(model, prompts(), 1, [-1])
+    model.register_forward_pre_hook(
+        lambda _, args, kwargs: passes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    monkeypatch.setattr(continuous, "PASS_TOKENS", most)
+    same(sample_continuously(model, prompts(), 1, [-1], size=99), expected)
+    starts = [(rows, width) for rows, width in passes if width > 1]
+    assert all(rows == 1 or rows * width <= most for rows, width in starts)
+    assert any(rows > 1 for rows, _ in starts) == (most > 1)
 
 
 def test_the_option_reaches_the_engine(make_policy: Make) -> None:

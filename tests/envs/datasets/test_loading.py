@@ -335,7 +335,7 @@ def test_parts_from_different_places_are_refused(monkeypatch):
     monkeypatch.setattr(loading, "hub_rows", read_hub)
     assert load(MBPP, "train", "auto").source == "hub"
     with pytest.raises(
-        ConnectionError, match=r"'train\+test' come from different places, hub abc and"
+        ConnectionError, match=r"'train\+test' come from different places, hub abc and bundled: "
     ):
         load(MBPP, "train+test", "auto")
 
