@@ -22,9 +22,11 @@ from llm_decpomdp.interfaces import (
     Task,
     Turn,
     Verdict,
+    agents_to_act,
     check_prompts,
     evaluate_reward,
     next_prompts,
+    present_agents,
 )
 from llm_decpomdp.rendering import describe_reward, print_turn, transcript
 from llm_decpomdp.spaces import (
@@ -36,7 +38,6 @@ from llm_decpomdp.spaces import (
     requested_task,
 )
 from llm_decpomdp.task_set import TaskLoader, TaskSet
-from llm_decpomdp.turn_taking import agents_to_act, present_agents
 from llm_decpomdp.utils.text import visible, warn
 from llm_decpomdp.validation import check_flags, check_whole, unknown
 
