@@ -15,8 +15,14 @@ import torch
 from llm_decpomdp.agents.inference.options import ModelOptions, Prompting, Sampling
 from llm_decpomdp.agents.loading import PolicySpec, make_engine
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.local_models import ModelError, is_adapter, model_source
-from llm_decpomdp.agents.models.pretrained import list_names, load_pretrained, load_tokenizer
+from llm_decpomdp.agents.models.pretrained import (
+    ModelError,
+    is_adapter,
+    list_names,
+    load_pretrained,
+    load_tokenizer,
+    model_source,
+)
 from llm_decpomdp.agents.models.prompting import end_ids
 from llm_decpomdp.options import pick
 

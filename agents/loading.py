@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Prompting, Sampling
-from llm_decpomdp.agents.models.local_models import explain_errors, is_adapter, model_source
-from llm_decpomdp.agents.models.pretrained import load_pretrained
+from llm_decpomdp.agents.models.pretrained import (
+    explain_errors,
+    is_adapter,
+    load_pretrained,
+    model_source,
+)
 from llm_decpomdp.agents.policy_kinds import (
     build_policy,
     check_declaration,

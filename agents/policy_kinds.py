@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from llm_decpomdp.agents.inference.options import Caching, ModelOptions, Sampling
-from llm_decpomdp.agents.models.local_models import explain_errors, model_source, saved_adapter
+from llm_decpomdp.agents.models.pretrained import explain_errors, model_source, saved_adapter
 from llm_decpomdp.agents.remote.endpoint import (
     DEFAULT_ADDRESS,
     DEFAULT_VARIABLE,

@@ -13,7 +13,7 @@ from typing import ClassVar
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm, AnyOptions
 from llm_decpomdp.algorithms.learning.learner_options import UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.option_tools import replace_in
+from llm_decpomdp.options import replace_in
 
 # A group of 16 completions for 16 agents already needs 3,856 texts; more is probably a typing error.
 MAX_COUNTERFACTUALS = 4096  # most texts of a group that a critic of answers reads

@@ -31,8 +31,7 @@ from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.option_tools import refuse_changes
-from llm_decpomdp.options import Options, option
+from llm_decpomdp.options import Options, option, refuse_changes
 
 
 class RAEOptions(Options):

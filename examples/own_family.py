@@ -6,8 +6,7 @@ A family is made of four parts: tasks, roles, a reward and a mode. `docs/plugins
 import re
 
 from llm_decpomdp import DecPOMDPEnv, Verdict, register
-from llm_decpomdp.interfaces import Component, Task
-from llm_decpomdp.task_set import TaskSet
+from llm_decpomdp.interfaces import Component, Task, TaskSet
 from llm_decpomdp.validation import unknown
 
 COUPLETS = (

@@ -20,6 +20,8 @@ from llm_decpomdp.interfaces import (
     Reward,
     Role,
     Task,
+    TaskLoader,
+    TaskSet,
     Turn,
     Verdict,
     agents_to_act,
@@ -37,7 +39,6 @@ from llm_decpomdp.spaces import (
     read_actions,
     requested_task,
 )
-from llm_decpomdp.task_set import TaskLoader, TaskSet
 from llm_decpomdp.utils.text import visible, warn
 from llm_decpomdp.validation import check_flags, check_whole, unknown
 

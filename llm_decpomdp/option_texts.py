@@ -14,8 +14,7 @@ from typing import Any, get_origin
 
 from pydantic import ValidationError
 
-from llm_decpomdp.option_tools import former_names, sections_of, types_of
-from llm_decpomdp.options import BOUNDS, names
+from llm_decpomdp.options import BOUNDS, former_names, names, sections_of, types_of
 from llm_decpomdp.validation import unknown
 
 TYPES: dict[Any, str] = {

@@ -19,7 +19,7 @@ import torch
 import llm_decpomdp
 from llm_decpomdp.agents import Sampling, tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS, LearnerOptions
-from llm_decpomdp.algorithms.learning.feature_options import ImportanceSamplingOptions
+from llm_decpomdp.algorithms.learning.learner_options import ImportanceSamplingOptions
 from llm_decpomdp.algorithms.rollout_workers.base import WorkerState
 from llm_decpomdp.algorithms.rollout_workers.in_flight import InFlightWorkers
 from llm_decpomdp.algorithms.rollout_workers.process_workers import ProcessRolloutWorkers

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.interfaces import Task, Turn, Verdict
-from llm_decpomdp.task_set import TaskSet
+from llm_decpomdp.interfaces import Task, TaskSet, Turn, Verdict
 from llm_decpomdp.utils import text
 
 # A test that needs the hub fails at once, and not after its retries.

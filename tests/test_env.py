@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from gymnasium.error import ResetNeeded
 
+from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.oracle import answers
 from llm_decpomdp.spaces import MAX_ACTION_LENGTH
-from llm_decpomdp.task_set import TaskSet
 from tests.conftest import WordReward
 
 WRONG = {"left_0": "no", "right_0": "idea"}

@@ -9,8 +9,16 @@ import pytest
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.option_texts import limits_in_words, type_in_words
-from llm_decpomdp.option_tools import flatten, refuse_changes, replace_in
-from llm_decpomdp.options import NonNegative, Options, option, option_of, pick
+from llm_decpomdp.options import (
+    NonNegative,
+    Options,
+    flatten,
+    option,
+    option_of,
+    pick,
+    refuse_changes,
+    replace_in,
+)
 
 
 class WalkOptions(Options):

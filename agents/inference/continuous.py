@@ -35,7 +35,7 @@ from llm_decpomdp.agents.inference.sampler import (
     ignore_adapters,
     sample,
 )
-from llm_decpomdp.agents.inference.stop_strings import Decode
+from llm_decpomdp.agents.inference.tokenization import Decode
 
 FREE = 4
 """Rows are added when one in so many is free: each time the keys and values of all rows are copied."""

@@ -28,9 +28,14 @@ from llm_decpomdp.agents.inference.decoding import (
 from llm_decpomdp.agents.inference.determinism import cumulative_sum
 from llm_decpomdp.agents.inference.log_probs import token_log_probs, unwrap_peft
 from llm_decpomdp.agents.inference.options import Sampling
-from llm_decpomdp.agents.inference.prefill import SetAdapters, forward_with, pad_left, prefill
-from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
-from llm_decpomdp.agents.inference.stop_strings import Decode, StopSearch
+from llm_decpomdp.agents.inference.prefill import (
+    PrefixCache,
+    SetAdapters,
+    forward_with,
+    pad_left,
+    prefill,
+)
+from llm_decpomdp.agents.inference.tokenization import Decode, StopSearch
 
 if TYPE_CHECKING:
     from llm_decpomdp.agents.inference.static_cache import StaticSteps

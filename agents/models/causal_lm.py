@@ -15,7 +15,7 @@ from torch import Tensor
 
 from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt
-from llm_decpomdp.agents.inference.stop_strings import first_stop
+from llm_decpomdp.agents.inference.tokenization import first_stop
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.features import LoraTrunk
 from llm_decpomdp.agents.models.prompting import PromptEncoder, context_length, end_id

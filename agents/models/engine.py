@@ -22,8 +22,7 @@ from llm_decpomdp.agents.inference.log_probs import (
 )
 from llm_decpomdp.agents.inference.lora_batch import batched_adapters, can_batch_adapters
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.inference.prefill import SetAdapters
-from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
+from llm_decpomdp.agents.inference.prefill import PrefixCache, SetAdapters
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     Remote,
@@ -32,7 +31,7 @@ from llm_decpomdp.agents.inference.sampler import (
     sample,
 )
 from llm_decpomdp.agents.inference.static_cache import sample_static, uses_static_cache
-from llm_decpomdp.agents.inference.stop_strings import TokenDecoder, stop_length
+from llm_decpomdp.agents.inference.tokenization import TokenDecoder, stop_length
 from llm_decpomdp.agents.models.features import hidden_means
 from llm_decpomdp.agents.models.methods import (
     SamplingMethod,

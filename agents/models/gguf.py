@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.agents.models.local_models import ModelError, cache_folder, made_once
+from llm_decpomdp.agents.models.pretrained import ModelError, cache_folder, made_once
 
 GGUF_MAGIC = b"GGUF"
 """First bytes of a GGUF file."""

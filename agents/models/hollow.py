@@ -19,8 +19,7 @@ from safetensors import safe_open
 from torch import Tensor
 from torch.nn import Parameter
 
-from llm_decpomdp.agents.models.local_models import ModelError
-from llm_decpomdp.agents.models.pretrained import check_weights
+from llm_decpomdp.agents.models.pretrained import ModelError, check_weights
 from llm_decpomdp.agents.models.weights import weight_files
 
 REMEDY = (

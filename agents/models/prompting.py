@@ -8,8 +8,8 @@ The first prompt is encoded as it is alone. Answers are the sampled tokens. What
 next one is encoded as the template writes it there. So the tokens of a prompt with its answer begin the tokens of
 the next prompt, and nothing that a model has written is encoded again.
 
-Control tokens that texts spell become letters (`control_tokens.py`). `Prompting.prefill` may contain control
-tokens, because it is the user's own text.
+Control tokens that texts spell become letters (`inference/tokenization.py`). `Prompting.prefill` may contain
+control tokens, because it is the user's own text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 from llm_decpomdp.agents.inference.log_probs import unwrap_peft
 from llm_decpomdp.agents.inference.options import Prompting
-from llm_decpomdp.agents.models.control_tokens import (
+from llm_decpomdp.agents.inference.tokenization import (
     BREAK,
     break_control_tokens,
     control_pattern,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.option_tools import refuse_changes
-from llm_decpomdp.options import Options, option
+from llm_decpomdp.options import Options, option, refuse_changes
 
 INPUTS = ("history+state", "history", "state", "prompts")
 DEFAULT_INPUT = "history+state"

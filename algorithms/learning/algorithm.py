@@ -27,8 +27,8 @@ from llm_decpomdp.algorithms.learning.advantages import (
 )
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, UpdateOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.option_tools import replace_in
 from llm_decpomdp.options import Options as BaseOptions
+from llm_decpomdp.options import replace_in
 from llm_decpomdp.policy import Team, TrainablePolicy
 from llm_decpomdp.testing.rules import short
 

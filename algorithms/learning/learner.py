@@ -20,7 +20,7 @@ from llm_decpomdp.algorithms.learning.advantages import (
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.losses import LossInputs, mask_terms
+from llm_decpomdp.algorithms.learning.losses import LossInputs, TokenMetrics, mask_terms
 from llm_decpomdp.algorithms.learning.passes import (
     LossItem,
     check_passes,
@@ -29,7 +29,6 @@ from llm_decpomdp.algorithms.learning.passes import (
     loss_items,
     split_by_prompt,
 )
-from llm_decpomdp.algorithms.learning.token_metrics import TokenMetrics
 from llm_decpomdp.algorithms.rollouts.lanes import in_lanes
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout
 from llm_decpomdp.policy import Completion, Team, TrainablePolicy, policy_attribute

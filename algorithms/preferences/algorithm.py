@@ -13,8 +13,7 @@ from llm_decpomdp.algorithms.preferences.options import CURRENT, PreferenceOptio
 from llm_decpomdp.algorithms.preferences.pairs import MAX_JOINT_SAMPLES
 from llm_decpomdp.algorithms.rollouts.checks import joint_samples
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
-from llm_decpomdp.option_tools import refuse_changes
-from llm_decpomdp.options import names
+from llm_decpomdp.options import names, refuse_changes
 from llm_decpomdp.policy import Team
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from llm_decpomdp.option_tools import refuse_changes
-from llm_decpomdp.options import Options, option
+from llm_decpomdp.options import Options, option, refuse_changes
 
 CURRENT, HISTORY = "current", "history"
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
-from llm_decpomdp.option_tools import former_names
+from llm_decpomdp.options import former_names
 from llm_decpomdp.policy import Team
 
 logger = logging.getLogger(__name__)

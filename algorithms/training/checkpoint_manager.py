@@ -20,8 +20,7 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import StorageOptions, Tra
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import Interrupted, TrainerCallback
 from llm_decpomdp.algorithms.training.trainer import Trainer
-from llm_decpomdp.option_tools import flatten
-from llm_decpomdp.options import names
+from llm_decpomdp.options import flatten, names
 from llm_decpomdp.policy import Stateful, TrainablePolicy, distinct_policies, policy_attribute
 from llm_decpomdp.utils.storage import RunFolder
 

@@ -12,7 +12,7 @@ import torch
 
 from llm_decpomdp.algorithms.learning import distributed as processes
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
-from llm_decpomdp.algorithms.learning.feature_options import check_credit
+from llm_decpomdp.algorithms.learning.learner_options import check_credit
 from llm_decpomdp.algorithms.rollouts.checks import Bounded, announce
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions

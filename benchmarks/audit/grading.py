@@ -15,9 +15,8 @@ from llm_decpomdp.benchmarks.runs.results import task_name
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import Remark
 from llm_decpomdp.envs.sandbox import Execution, Limits, Outcome, Program, Sandbox, Tests
-from llm_decpomdp.interfaces import Reward, Role, Task, Verdict
+from llm_decpomdp.interfaces import Reward, Role, Task, TaskSet, Verdict
 from llm_decpomdp.registry import make
-from llm_decpomdp.task_set import TaskSet
 from llm_decpomdp.utils.storage import DamagedFile, numbered_rows
 
 

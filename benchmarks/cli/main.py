@@ -26,14 +26,15 @@ from llm_decpomdp.benchmarks.cli import (
     serve,
     train,
 )
-from llm_decpomdp.benchmarks.cli.command_line import (
+from llm_decpomdp.benchmarks.cli.console import (
+    PROGRAM,
     Command,
     CommandGroup,
     CommandLine,
+    exit_codes,
     spread,
     with_output_options,
 )
-from llm_decpomdp.benchmarks.cli.console import PROGRAM, exit_codes
 
 Functions = Mapping[Callable[..., None], str | None]
 """Functions of commands, and the last lines of their help."""

@@ -30,7 +30,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from llm_decpomdp.agents.models.local_models import LOCAL_MODELS
+from llm_decpomdp.agents.models.pretrained import LOCAL_MODELS
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.envs.datasets.loading import ENDINGS
 from llm_decpomdp.utils.text import read_utf8

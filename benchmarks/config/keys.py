@@ -12,8 +12,7 @@ from typing import Any
 
 from llm_decpomdp.benchmarks.config.schema import AlgorithmConfig, Config
 from llm_decpomdp.option_texts import type_in_words
-from llm_decpomdp.option_tools import sections_of
-from llm_decpomdp.options import Options, default_of, names
+from llm_decpomdp.options import Options, default_of, names, sections_of
 
 
 def _owners(

@@ -25,7 +25,7 @@ from typing import Any
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.keys import KEYS, OPTIONAL, OWNERS, SECTIONS, SWITCHES, value_of
 from llm_decpomdp.benchmarks.config.schema import Config
-from llm_decpomdp.option_tools import former_names
+from llm_decpomdp.options import former_names
 from llm_decpomdp.validation import LISTED, unknown
 
 ALGORITHM_SECTIONS = {

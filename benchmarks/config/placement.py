@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from llm_decpomdp.agents import PolicySpec
-from llm_decpomdp.agents.models.local_models import saved_adapter
+from llm_decpomdp.agents.models.pretrained import saved_adapter
 from llm_decpomdp.agents.policy_kinds import bases
 from llm_decpomdp.agents.remote.options import check_untruncated
 from llm_decpomdp.algorithms import Algorithm, LearnerOptions

@@ -18,14 +18,14 @@ from llm_decpomdp.agents.partner_pool import PartnerOptions
 from llm_decpomdp.agents.remote.options import SamplerOptions
 from llm_decpomdp.algorithms import LearnerOptions, RolloutOptions, TrainerOptions
 from llm_decpomdp.algorithms.critics.options import CriticOptions
-from llm_decpomdp.algorithms.learning.feature_options import (
+from llm_decpomdp.algorithms.learning.learner_options import (
     AggregationOptions,
     ImportanceSamplingOptions,
     KLOptions,
     ObjectiveOptions,
+    StepOptions,
     TruncationOptions,
 )
-from llm_decpomdp.algorithms.learning.learner_options import StepOptions
 from llm_decpomdp.algorithms.learning.shard_options import ShardOptions
 from llm_decpomdp.algorithms.preferences.options import STORED, PreferenceConfig, PreferenceOptions
 from llm_decpomdp.algorithms.rollout_workers.options import ClusterOptions
@@ -37,8 +37,7 @@ from llm_decpomdp.algorithms.rollouts.rollout_options import (
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.feedback.code_mode import CodeOptions
-from llm_decpomdp.option_tools import refuse_changes
-from llm_decpomdp.options import Options, names, option, option_of
+from llm_decpomdp.options import Options, names, option, option_of, refuse_changes
 from llm_decpomdp.registry import accepts_argument, make_family
 
 ENV_ID = "coophumaneval-v0"

@@ -27,7 +27,7 @@ from typing import Any
 
 from llm_decpomdp.agents import PolicySpec
 from llm_decpomdp.agents.loading import TeamSpec
-from llm_decpomdp.agents.models.local_models import known_context
+from llm_decpomdp.agents.models.pretrained import known_context
 from llm_decpomdp.agents.policy_kinds import (
     POOL,
     check_declaration,

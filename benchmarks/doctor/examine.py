@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL, cache_folder
+from llm_decpomdp.agents.models.pretrained import OFFLINE_MODEL, cache_folder
 from llm_decpomdp.agents.remote.options import PYTHON_VARIABLE
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.doctor import memory

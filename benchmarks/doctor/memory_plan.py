@@ -151,7 +151,7 @@ def find_shape(name: str, parameters: float | None = None) -> Shape:
     Raises:
         ConfigError: If the shape is unknown; says which option tells it.
     """
-    from llm_decpomdp.agents.models.local_models import ModelError, model_source
+    from llm_decpomdp.agents.models.pretrained import ModelError, model_source
     from llm_decpomdp.utils.hub import hub_address, hub_answers
 
     missing = ""
@@ -397,7 +397,7 @@ def plan_memory(
 
 def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Iterator[PlannedModel]:
     """Yield the models of a run; adapters on one base share it."""
-    from llm_decpomdp.agents.models.local_models import saved_adapter
+    from llm_decpomdp.agents.models.pretrained import saved_adapter
     from llm_decpomdp.agents.models.quantized import check_quantization
     from llm_decpomdp.algorithms.rollouts.rollout import reset_branch
 

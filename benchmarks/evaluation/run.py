@@ -30,7 +30,7 @@ from rich.progress import track
 from llm_decpomdp.algorithms import Start
 from llm_decpomdp.algorithms.rollouts.collection import MAX_ROWS, Act
 from llm_decpomdp.benchmarks.config.errors import ConfigError, differences, in_short
-from llm_decpomdp.benchmarks.config.plugins import origins_of
+from llm_decpomdp.benchmarks.config.load import origins_of
 from llm_decpomdp.benchmarks.evaluation.baselines import BASELINES, find_baseline_name
 from llm_decpomdp.benchmarks.evaluation.folder import (
     FAILURES,

@@ -13,10 +13,9 @@ from llm_decpomdp.benchmarks.config.errors import RunError, raise_config_errors
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
-from llm_decpomdp.interfaces import Task
+from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.policy import Team, distinct_policies
 from llm_decpomdp.registry import accepts_argument, make_family
-from llm_decpomdp.task_set import TaskSet
 from llm_decpomdp.utils.storage import RunFolder
 
 if TYPE_CHECKING:

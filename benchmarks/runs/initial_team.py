@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.agents.models.local_models import saved_adapter
+from llm_decpomdp.agents.models.pretrained import saved_adapter
 from llm_decpomdp.agents.saved_team import MANIFEST, declaration, identify_team
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError, open_folder, raise_run_errors

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import llm_decpomdp
 from llm_decpomdp.algorithms import Start
 from llm_decpomdp.algorithms.rollouts.rollout import reset_branch
-from llm_decpomdp.benchmarks.config.plugins import origins
+from llm_decpomdp.benchmarks.config.load import origins
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.policy import Team
 from llm_decpomdp.utils.extras import installed

@@ -8,7 +8,7 @@ from pathlib import Path
 from llm_decpomdp.agents import PolicySpec
 from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.algorithms import Algorithm, LearnerOptions
-from llm_decpomdp.algorithms.learning.feature_options import check_credit
+from llm_decpomdp.algorithms.learning.learner_options import check_credit
 from llm_decpomdp.algorithms.rollouts.checks import Cost, cost
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.placement import check_placement

@@ -23,8 +23,8 @@ from llm_decpomdp.envs.datasets.loading import (
 )
 from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.interfaces import TaskLoader, TaskSet
 from llm_decpomdp.options import as_arguments
-from llm_decpomdp.task_set import TaskLoader, TaskSet
 from llm_decpomdp.validation import check_whole, unknown
 
 SPREADS = ("any", "one", "across")

@@ -24,8 +24,8 @@ from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
 from llm_decpomdp.envs.datasets.mbpp import MBPP
 from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions, parse_slice
 from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.options import as_arguments
-from llm_decpomdp.task_set import TaskSet
 
 
 class CodingOptions(CodeOptions):

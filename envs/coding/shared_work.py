@@ -16,8 +16,8 @@ from llm_decpomdp.envs.datasets.loading import Dataset, load
 from llm_decpomdp.envs.datasets.mbpp import MBPP
 from llm_decpomdp.envs.datasets.rows import Row, bundled_rows
 from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.options import as_arguments
-from llm_decpomdp.task_set import TaskSet
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from llm_decpomdp.envs.compose.tasks import MAX_AGENTS, compose_rows, compose_ta
 from llm_decpomdp.envs.datasets.loading import Dataset, load, parse_split
 from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
+from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.options import as_arguments
-from llm_decpomdp.task_set import TaskSet
 from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import check_whole, unknown
 

@@ -34,8 +34,7 @@ from llm_decpomdp.envs.source_code.classes import (
     repair_skeleton,
 )
 from llm_decpomdp.envs.source_code.parsing import parse, parse_or_none
-from llm_decpomdp.interfaces import Task
-from llm_decpomdp.task_set import TaskSet
+from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.utils.text import warn_once
 

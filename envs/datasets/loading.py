@@ -18,8 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, read_rows, refuse, require_row
-from llm_decpomdp.interfaces import Task
-from llm_decpomdp.task_set import TaskSet
+from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.utils.hub import hub_reachable, import_datasets
 from llm_decpomdp.utils.text import warn, warn_once
 from llm_decpomdp.validation import unknown

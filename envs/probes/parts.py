@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from llm_decpomdp.env import DecPOMDPEnv
-from llm_decpomdp.interfaces import Component, Info, Mode, Reward, Task, Turn, Verdict
-from llm_decpomdp.task_set import TaskSet
+from llm_decpomdp.interfaces import Component, Info, Mode, Reward, Task, TaskSet, Turn, Verdict
 
 LETTERS = "abc"
 """Letters of most probes' prompts and answers."""

@@ -26,12 +26,14 @@ from llm_decpomdp.envs.source_code.classes import (
     is_unwritten,
     segment,
 )
-from llm_decpomdp.envs.source_code.code_blocks import Attempts, bodies, split_blocks
 from llm_decpomdp.envs.source_code.completion import SOLUTION
 from llm_decpomdp.envs.source_code.parsing import (
     MAX_CHARACTERS,
+    Attempts,
     SyntaxProblem,
+    bodies,
     is_stub,
+    split_blocks,
     syntax_tree,
 )
 from llm_decpomdp.envs.source_code.statements import (

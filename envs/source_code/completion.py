@@ -3,7 +3,7 @@
 The rule, which all families of code share:
 
 1. Reasoning, later turns and invisible characters are removed (`chat_text.py`).
-2. The answer is split into blocks: fenced ones, and those that parse amid prose (`code_blocks.py`).
+2. The answer is split into blocks: fenced ones, and those that parse amid prose (`parsing.py`).
 3. Of all definitions of a function at the top level of blocks the best one is chosen: complete before one
    without `return`, before a broken attempt, before an import, before a quotation of the prompt, before an empty
    body (`parsing.is_stub`); then fenced before prose; then the last. A definition is a function, a lambda, an
@@ -21,7 +21,7 @@ So an answer that is one block of code, defines the function once and holds no t
 
 Everything is decided on the AST. Only code that does not parse is read as text, by the rules of
 `CompletionReader.broken_attempt`, to distinguish a broken attempt from no attempt. Reading never raises an error,
-and its work is bounded: see `MAX_READ` of `code_blocks.py`. A completion of several blocks can run only code that
+and its work is bounded: see `MAX_READ` of `parsing.py`. A completion of several blocks can run only code that
 a single block could also contain.
 """
 
@@ -34,19 +34,17 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import takewhile
 
-from llm_decpomdp.envs.source_code.code_blocks import (
-    Attempts,
-    bodies,
-    dedent,
-    parts_that_parse,
-    split_blocks,
-)
 from llm_decpomdp.envs.source_code.parsing import (
     FUNCTIONS,
     MAX_CHARACTERS,
+    Attempts,
     FunctionNode,
     SyntaxProblem,
+    bodies,
+    dedent,
     is_stub,
+    parts_that_parse,
+    split_blocks,
     syntax_tree,
 )
 from llm_decpomdp.envs.source_code.statements import (

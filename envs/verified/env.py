@@ -27,9 +27,8 @@ from llm_decpomdp.envs.worlds.game import (
     task_fields,
 )
 from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, each, exploits, only
-from llm_decpomdp.interfaces import Component, Task, Verdict
+from llm_decpomdp.interfaces import Component, Task, TaskSet, Verdict
 from llm_decpomdp.options import as_arguments, option
-from llm_decpomdp.task_set import TaskSet
 from llm_decpomdp.utils.chat_text import find_answer
 from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.utils.text import warn

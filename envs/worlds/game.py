@@ -16,11 +16,10 @@ from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import Dataset, Remark, load, parse_split
 from llm_decpomdp.envs.datasets.rows import Row
 from llm_decpomdp.envs.worlds.strategies import Strategy, exact_numbers, play
-from llm_decpomdp.interfaces import Component, Info, Task, Turn, Verdict
+from llm_decpomdp.interfaces import Component, Info, Task, TaskLoader, TaskSet, Turn, Verdict
 from llm_decpomdp.options import Options, option
 from llm_decpomdp.picture import draw_text, find_picture
 from llm_decpomdp.seeding import stream
-from llm_decpomdp.task_set import TaskLoader, TaskSet
 
 Turns = tuple[Turn, ...]
 Completions = Mapping[str, str]

@@ -25,8 +25,7 @@ from functools import partial
 
 from llm_decpomdp.envs.datasets.loading import Dataset, load
 from llm_decpomdp.envs.datasets.rows import BadRow, Row, bundled_rows, missing
-from llm_decpomdp.interfaces import Task
-from llm_decpomdp.task_set import TaskSet
+from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.utils.text import warn_once
 
 MAX_POST_LENGTH = 20_000

@@ -12,8 +12,7 @@ from llm_decpomdp.algorithms.learning.advantages import (
     leave_one_out,
     subtract_baseline,
 )
-from llm_decpomdp.algorithms.learning.feature_options import AggregationOptions
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import AggregationOptions, LearnerOptions
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions

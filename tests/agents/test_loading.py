@@ -25,8 +25,8 @@ from tests.agents.conftest import Make
 pytest.importorskip("transformers")
 
 from llm_decpomdp.agents.inference.options import ModelOptions
-from llm_decpomdp.agents.models import local_models, pretrained
-from llm_decpomdp.agents.models.local_models import tiny_model
+from llm_decpomdp.agents.models import pretrained
+from llm_decpomdp.agents.models.pretrained import tiny_model
 from llm_decpomdp.agents.single_model import load_policy
 from llm_decpomdp.utils import hub
 from tests.support.processes import python
@@ -39,8 +39,7 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked() -> bool:
         raise AssertionError("the hub was asked")
 
-    for module in (pretrained, local_models):
-        monkeypatch.setattr(module, "hub_answers", asked)
+    monkeypatch.setattr(pretrained, "hub_answers", asked)
 
 
 @pytest.mark.parametrize("name", ["./missing", "/x/y", "~/model", "a/b/c", "../missing"])

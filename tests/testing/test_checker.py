@@ -12,8 +12,7 @@ from gymnasium.spaces import Discrete, Text
 
 import llm_decpomdp
 from llm_decpomdp import DecPOMDPEnv, UnicodeText, answers, check_env
-from llm_decpomdp.interfaces import PartError
-from llm_decpomdp.task_set import TaskSet
+from llm_decpomdp.interfaces import PartError, TaskSet
 from llm_decpomdp.testing.checker import ConformanceError
 from llm_decpomdp.testing.player import Trial
 from tests import broken_envs as broken

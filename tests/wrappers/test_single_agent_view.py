@@ -15,8 +15,7 @@ from pettingzoo import ParallelEnv
 
 from llm_decpomdp import Oracle, Policy, make, merge_agents, single_agent_view
 from llm_decpomdp.agents import Constant, Gold, RandomText
-from llm_decpomdp.interfaces import Task
-from llm_decpomdp.task_set import TaskSet
+from llm_decpomdp.interfaces import Task, TaskSet
 from tests.foreign_envs import Rendezvous
 from tests.wrapper_cases import Counting, Greeting, words
 

@@ -16,7 +16,7 @@ from llm_decpomdp.agents import CausalLM, ModelEngine, Sampling
 from llm_decpomdp.agents.adapters import add_adapters
 from llm_decpomdp.agents.inference import sampler
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.inference.prefix_cache import PrefixCache
+from llm_decpomdp.agents.inference.prefill import PrefixCache
 from llm_decpomdp.agents.inference.sampler import Prompt, SampledRow, sample
 from tests.agents.conftest import SIZE, Make, tiny_model, tiny_tokenizer
 

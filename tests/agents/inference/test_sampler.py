@@ -32,7 +32,7 @@ from llm_decpomdp.agents.inference.sampler import (
     sample,
     truncate,
 )
-from llm_decpomdp.agents.inference.stop_strings import (
+from llm_decpomdp.agents.inference.tokenization import (
     StopSearch,
     TokenDecoder,
     first_stop,

@@ -11,7 +11,7 @@ import pytest
 
 from llm_decpomdp.agents import PolicySpec, Sampling, load_policy, load_team
 from llm_decpomdp.agents.models import gguf as gguf_files
-from llm_decpomdp.agents.models.local_models import ModelError, model_source
+from llm_decpomdp.agents.models.pretrained import ModelError, model_source
 
 gguf = pytest.importorskip("gguf")
 

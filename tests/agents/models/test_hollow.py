@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 from llm_decpomdp.agents import Sampling, load_policy, tiny_causal_lm
 from llm_decpomdp.agents.models.hollow import is_hollow, read_weights
-from llm_decpomdp.agents.models.local_models import ModelError
+from llm_decpomdp.agents.models.pretrained import ModelError
 
 
 @pytest.fixture(scope="module")

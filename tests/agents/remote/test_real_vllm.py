@@ -14,7 +14,7 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from llm_decpomdp.agents import CausalLM, Sampling, load_policy
-from llm_decpomdp.agents.models.local_models import tiny_model
+from llm_decpomdp.agents.models.pretrained import tiny_model
 from llm_decpomdp.agents.remote.options import PYTHON_VARIABLE, SamplerOptions
 from llm_decpomdp.agents.remote.sampler import RemoteSampler
 from llm_decpomdp.agents.remote.server import StartedServer, vllm_command, vllm_flags

@@ -19,9 +19,8 @@ from llm_decpomdp.algorithms.critics.critic import ChainTurn, Critic, lambda_tar
 from llm_decpomdp.algorithms.critics.head import ValueHead, explained_variance
 from llm_decpomdp.algorithms.critics.options import CriticOptions
 from llm_decpomdp.algorithms.critics.states import Exchange, critic_text, history
-from llm_decpomdp.algorithms.learning.feature_options import check_credit
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, check_credit
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions, TrainerOptions

@@ -21,8 +21,7 @@ from llm_decpomdp.algorithms.learning.advantages import (
     visit_weights,
 )
 from llm_decpomdp.algorithms.learning.completion_values import aggregate
-from llm_decpomdp.algorithms.learning.feature_options import check_credit
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, check_credit
 from llm_decpomdp.algorithms.maremax import MAREMAX
 from llm_decpomdp.algorithms.rollouts.joint import cross, pairing
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Parent, Rollout, Start

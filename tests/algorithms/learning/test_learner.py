@@ -18,9 +18,8 @@ from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning import learner as learning
 from llm_decpomdp.algorithms.learning.advantages import group_advantages
 from llm_decpomdp.algorithms.learning.base_learner import PolicyOptimizer, learning_rate_factor
-from llm_decpomdp.algorithms.learning.feature_options import TruncationOptions
 from llm_decpomdp.algorithms.learning.learner import Learner
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions, TruncationOptions
 from llm_decpomdp.algorithms.learning.passes import fill_passes, group_by_prompt
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS, Group, Learner, LearnerOptions, Rollout, Start
-from llm_decpomdp.algorithms.learning.feature_options import CLIP_RANGES, ObjectiveOptions
 from llm_decpomdp.algorithms.learning.importance_sampling import (
     bounded_weight,
     effective_share,
@@ -20,6 +19,7 @@ from llm_decpomdp.algorithms.learning.importance_sampling import (
     out_of_bounds,
 )
 from llm_decpomdp.algorithms.learning.kl import kl_divergence, kl_estimate
+from llm_decpomdp.algorithms.learning.learner_options import CLIP_RANGES, ObjectiveOptions
 from llm_decpomdp.algorithms.learning.losses import (
     REDUCTIONS,
     loss_terms,

@@ -12,11 +12,11 @@ from pettingzoo import ParallelEnv
 from transformers import AutoModelForCausalLM
 
 from llm_decpomdp.agents.loading import PolicySpec, load_team
-from llm_decpomdp.agents.models.local_models import tiny_model
+from llm_decpomdp.agents.models.pretrained import tiny_model
 from llm_decpomdp.algorithms import LearnerOptions, Start, TrainerOptions
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.checkpoint_manager import require_same_models
-from llm_decpomdp.option_tools import flatten
+from llm_decpomdp.options import flatten
 from tests.algorithms.runs import Run, build
 
 

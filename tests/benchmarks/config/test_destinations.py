@@ -14,7 +14,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from llm_decpomdp.agents import CausalLM, Prompting, Sampling
 from llm_decpomdp.algorithms import LearnerOptions, TrainerOptions
 from llm_decpomdp.algorithms.critics.options import CriticOptions
-from llm_decpomdp.algorithms.learning.feature_options import (
+from llm_decpomdp.algorithms.learning.learner_options import (
     ImportanceSamplingOptions,
     KLOptions,
     ObjectiveOptions,

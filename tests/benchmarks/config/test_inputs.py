@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llm_decpomdp.algorithms.learning.feature_options import KLOptions
+from llm_decpomdp.algorithms.learning.learner_options import KLOptions
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.config.inputs import Whole, parse_overrides
 from llm_decpomdp.benchmarks.config.legacy import DATA, OTHER_NAMES

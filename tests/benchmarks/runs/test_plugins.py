@@ -13,7 +13,7 @@ import pytest
 from llm_decpomdp.agents import Gold, PolicySpec, load_saved_team, load_team, save_team
 from llm_decpomdp.benchmarks.cli.suite_job import work
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.plugins import origins
+from llm_decpomdp.benchmarks.config.load import origins
 from llm_decpomdp.benchmarks.evaluation.baselines import (
     EvalConfig,
     find_baseline,

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM
 
 from llm_decpomdp.agents.inference import compiled
-from llm_decpomdp.agents.models.local_models import tiny_model
+from llm_decpomdp.agents.models.pretrained import tiny_model
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
 from llm_decpomdp.benchmarks.analysis.replay import open_episodes, regrade

@@ -36,8 +36,8 @@ from llm_decpomdp.envs.planning.walk_strategies import BeliefSearch, first_view,
 from llm_decpomdp.envs.worlds.game import game_env
 from llm_decpomdp.envs.worlds.grid import canonical, distances
 from llm_decpomdp.envs.worlds.strategies import NUMBERS, play
+from llm_decpomdp.interfaces import TaskSet
 from llm_decpomdp.picture import draw_svg, draw_text
-from llm_decpomdp.task_set import TaskSet
 
 FAMILIES = ("path-v1", "sokoban-v1", "sudoku-v1")
 

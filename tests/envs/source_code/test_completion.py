@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_decpomdp.envs.coding.feedback import lost_results, names
-from llm_decpomdp.envs.source_code.code_blocks import ATTEMPT, MAX_READ
 from llm_decpomdp.envs.source_code.completion import Reading, read
 from llm_decpomdp.envs.source_code.parsing import (
+    ATTEMPT,
+    MAX_READ,
     find_function,
     remove_function,
     signature,

@@ -12,17 +12,15 @@ import llm_decpomdp
 from llm_decpomdp.envs.coding.feedback import lost_results
 from llm_decpomdp.envs.sandbox import syntax
 from llm_decpomdp.envs.source_code import parsing as code
-from llm_decpomdp.envs.source_code.code_blocks import (
+from llm_decpomdp.envs.source_code.completion import read
+from llm_decpomdp.envs.source_code.parsing import (
     ATTEMPT,
     CHARACTERS,
     COMPILED,
-    MAX_READ,
-    Attempts,
-)
-from llm_decpomdp.envs.source_code.completion import read
-from llm_decpomdp.envs.source_code.parsing import (
     MAX_CHARACTERS,
+    MAX_READ,
     MAX_TOKENS,
+    Attempts,
     end_of_bound,
     explodes,
     parse,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.agents.models.local_models import tiny_model
+from llm_decpomdp.agents.models.pretrained import tiny_model
 from llm_decpomdp.benchmarks.doctor.memory_plan import TABLE, Shape
 from tools.performance.harness.trials import (
     BenchmarkError,

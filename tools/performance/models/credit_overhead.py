@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
+from llm_decpomdp.agents.models.pretrained import OFFLINE_MODEL
 from tools.performance.harness import trials
 from tools.performance.models import workload
 

@@ -15,7 +15,7 @@ import torch
 import typer
 
 from llm_decpomdp.agents.loading import PolicySpec, load_team
-from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
+from llm_decpomdp.agents.models.pretrained import OFFLINE_MODEL
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout import Start, Timer
 from llm_decpomdp.algorithms.training.metrics import count_tokens

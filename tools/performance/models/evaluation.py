@@ -16,7 +16,7 @@ from transformers import GenerationConfig
 
 from llm_decpomdp.agents.inference.options import Caching, Sampling
 from llm_decpomdp.agents.inference.sampler import Prompt
-from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
+from llm_decpomdp.agents.models.pretrained import OFFLINE_MODEL
 from tools.performance.harness import trials
 from tools.performance.models import workload
 from tools.performance.models.workload import Case

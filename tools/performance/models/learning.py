@@ -17,7 +17,7 @@ import typer
 from torch import Tensor
 
 from llm_decpomdp.agents.models.causal_lm import CausalLM
-from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
+from llm_decpomdp.agents.models.pretrained import OFFLINE_MODEL
 from llm_decpomdp.policy import Completion
 from tools.performance.harness import trials
 from tools.performance.models import workload

@@ -14,8 +14,7 @@ from llm_decpomdp.agents.inference.options import Sampling
 from llm_decpomdp.agents.models.tiny import tiny_causal_lm
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.critics.options import CriticOptions
-from llm_decpomdp.algorithms.learning.feature_options import AggregationOptions
-from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
+from llm_decpomdp.algorithms.learning.learner_options import AggregationOptions, LearnerOptions
 from llm_decpomdp.algorithms.rollouts.checks import cost
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.play import play_episodes

@@ -24,7 +24,7 @@ import numpy as np
 import typer
 
 from llm_decpomdp.agents.loading import PolicySpec, load_team
-from llm_decpomdp.agents.models.local_models import OFFLINE_MODEL
+from llm_decpomdp.agents.models.pretrained import OFFLINE_MODEL
 from llm_decpomdp.algorithms import ALGORITHMS
 from llm_decpomdp.algorithms.learning.learner import Learner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
