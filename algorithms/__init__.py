@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.training.checkpoint_manager import (
         CheckpointManager as CheckpointManager,
     )
-    from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation as PeriodicEvaluation
     from llm_decpomdp.algorithms.training.rollout_source import RolloutSource as RolloutSource
     from llm_decpomdp.algorithms.training.rollout_source import SampledSource as SampledSource
     from llm_decpomdp.algorithms.training.run_log import RunLog as RunLog
+    from llm_decpomdp.algorithms.training.trainer import PeriodicEvaluation as PeriodicEvaluation
     from llm_decpomdp.algorithms.training.trainer import Trainer as Trainer
     from llm_decpomdp.algorithms.training.worker_source import WorkerEvaluation as WorkerEvaluation
     from llm_decpomdp.algorithms.training.worker_source import WorkerSource as WorkerSource

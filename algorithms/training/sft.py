@@ -21,10 +21,9 @@ from llm_decpomdp.algorithms.rollouts.checks import overflow
 from llm_decpomdp.algorithms.rollouts.rollout import Timer
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
-from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
 from llm_decpomdp.algorithms.training.metrics import UNTRAINED, WARM_START
 from llm_decpomdp.algorithms.training.sft_data import Demonstration, SFTExample, batches
-from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.trainer import PeriodicEvaluation, Trainer
 from llm_decpomdp.algorithms.training.warm_start import WarmStartOptions
 from llm_decpomdp.policy import Completion, Team, TrainablePolicy, policy_attribute
 

@@ -10,13 +10,12 @@ from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.play import play_episodes, seed_streams, seed_update
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
 from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
-from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
 from llm_decpomdp.algorithms.training.rollout_source import (
     NumberedBatch,
     SampledSource,
     UpdateRequest,
 )
-from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.trainer import PeriodicEvaluation, Trainer
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def complete_config(incomplete: str) -> list[str]:
 
 def complete_key(incomplete: str) -> list[str]:
     """Return the keys of a configuration that begin with a text, each with its equals sign."""
-    from llm_decpomdp.benchmarks.config.keys import KEYS
+    from llm_decpomdp.benchmarks.config.schema import KEYS
 
     return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
 

@@ -23,8 +23,15 @@ from difflib import get_close_matches
 from typing import Any
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.keys import KEYS, OPTIONAL, OWNERS, SECTIONS, SWITCHES, value_of
-from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.schema import (
+    KEYS,
+    OPTIONAL,
+    OWNERS,
+    SECTIONS,
+    SWITCHES,
+    Config,
+    value_of,
+)
 from llm_decpomdp.options import former_names
 from llm_decpomdp.validation import LISTED, unknown
 

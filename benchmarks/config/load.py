@@ -25,15 +25,6 @@ from llm_decpomdp.benchmarks.config.inputs import (
     parse_overrides,
     resolve_references,
 )
-from llm_decpomdp.benchmarks.config.keys import (
-    ARGUMENTS,
-    KEYS,
-    OPTIONAL,
-    SECTIONS,
-    flatten,
-    holds_text,
-    type_of,
-)
 from llm_decpomdp.benchmarks.config.legacy import (
     ALGORITHM_SECTIONS,
     ERAS,
@@ -43,7 +34,19 @@ from llm_decpomdp.benchmarks.config.legacy import (
     canonical,
     renamed,
 )
-from llm_decpomdp.benchmarks.config.schema import SIZES, Config, EnvConfig, ScheduleConfig
+from llm_decpomdp.benchmarks.config.schema import (
+    ARGUMENTS,
+    KEYS,
+    OPTIONAL,
+    SECTIONS,
+    SIZES,
+    Config,
+    EnvConfig,
+    ScheduleConfig,
+    flatten,
+    holds_text,
+    type_of,
+)
 from llm_decpomdp.benchmarks.config.trackers import TRACKERS
 from llm_decpomdp.interfaces import MODES
 from llm_decpomdp.options import from_text

@@ -36,8 +36,7 @@ from llm_decpomdp.agents.policy_kinds import (
     kind_fields,
 )
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.keys import FIELDS
-from llm_decpomdp.benchmarks.config.schema import Config, ModelConfig
+from llm_decpomdp.benchmarks.config.schema import FIELDS, Config, ModelConfig
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.options import from_text
 from llm_decpomdp.utils.extras import missing_models

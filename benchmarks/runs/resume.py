@@ -16,9 +16,8 @@ from llm_decpomdp.benchmarks.config.errors import (
     raise_run_errors,
     writing,
 )
-from llm_decpomdp.benchmarks.config.keys import KEYS, value_of
 from llm_decpomdp.benchmarks.config.load import read_config
-from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.schema import KEYS, Config, value_of
 from llm_decpomdp.benchmarks.config.teams import check_machine
 from llm_decpomdp.benchmarks.runs.checkpoints import has_results
 from llm_decpomdp.benchmarks.runs.data import change_of_data, skip_long_prompts

@@ -34,11 +34,10 @@ from llm_decpomdp.algorithms.sources import add_wrappers
 from llm_decpomdp.algorithms.training import checkpoint, run_log
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
 from llm_decpomdp.algorithms.training.checkpoint_manager import CheckpointManager
-from llm_decpomdp.algorithms.training.evaluation import PeriodicEvaluation
 from llm_decpomdp.algorithms.training.rollout_source import RolloutSource, SampledSource
 from llm_decpomdp.algorithms.training.run_log import RunLog
 from llm_decpomdp.algorithms.training.sft import SupervisedTraining
-from llm_decpomdp.algorithms.training.trainer import Trainer
+from llm_decpomdp.algorithms.training.trainer import PeriodicEvaluation, Trainer
 from llm_decpomdp.algorithms.training.worker_source import WorkerEvaluation, WorkerSource
 from llm_decpomdp.utils.storage import RunFolder, read_json_lines
 from studies.hypotheses.training import HashedParts

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from llm_decpomdp.benchmarks.config.keys import value_of
 from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.schema import Config, value_of
 
 
 def require(config: Config, promised: str) -> None:

@@ -12,9 +12,9 @@ import torch
 from llm_decpomdp.agents import Constant, save_team
 from llm_decpomdp.benchmarks.cli.episode import make_policy
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.keys import KEYS
 from llm_decpomdp.benchmarks.config.legacy import KEY_OF
 from llm_decpomdp.benchmarks.config.load import find_config
+from llm_decpomdp.benchmarks.config.schema import KEYS
 from llm_decpomdp.benchmarks.doctor import examine
 from llm_decpomdp.benchmarks.evaluation import teams
 from llm_decpomdp.benchmarks.runs.setup import load_config

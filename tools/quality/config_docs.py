@@ -18,7 +18,7 @@ from llm_decpomdp.agents.loading import PolicySpec
 from llm_decpomdp.agents.policy_kinds import KINDS, OWN
 from llm_decpomdp.benchmarks.cli.scripts import FLAGS
 from llm_decpomdp.benchmarks.config import inputs, legacy, load, teams
-from llm_decpomdp.benchmarks.config.keys import ARGUMENTS, FIELDS, OWNERS, SECTIONS
+from llm_decpomdp.benchmarks.config.schema import ARGUMENTS, FIELDS, OWNERS, SECTIONS
 from llm_decpomdp.option_texts import documentation, limits_in_words, type_in_words
 from llm_decpomdp.options import default_of
 

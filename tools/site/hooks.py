@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
-from llm_decpomdp.benchmarks.config.keys import FIELDS
+from llm_decpomdp.benchmarks.config.schema import FIELDS
 from llm_decpomdp.registry import registered_ids
 from tools.quality.config_docs import anchor, find_anchors
 from tools.site.content import link_names, title_cells

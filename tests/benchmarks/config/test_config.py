@@ -20,9 +20,8 @@ from llm_decpomdp.benchmarks.audit.run import audit
 from llm_decpomdp.benchmarks.cli import check, publish, results
 from llm_decpomdp.benchmarks.cli.evaluate import eval_
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.keys import ARGUMENTS
 from llm_decpomdp.benchmarks.config.load import find_config, shipped
-from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.schema import ARGUMENTS, Config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest
 from llm_decpomdp.benchmarks.evaluation.run import evaluate
 from llm_decpomdp.benchmarks.export.write import export

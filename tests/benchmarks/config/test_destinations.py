@@ -22,9 +22,8 @@ from llm_decpomdp.algorithms.learning.learner_options import (
 )
 from llm_decpomdp.algorithms.preferences.options import PreferenceOptions
 from llm_decpomdp.benchmarks import load_config, train
-from llm_decpomdp.benchmarks.config.keys import ARGUMENTS, value_of
 from llm_decpomdp.benchmarks.config.legacy import renamed
-from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.schema import ARGUMENTS, Config, value_of
 from llm_decpomdp.benchmarks.runs.setup import (
     learner_options,
     load_policies,

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from llm_decpomdp.benchmarks.config.errors import ConfigError
-from llm_decpomdp.benchmarks.config.keys import KEYS
 from llm_decpomdp.benchmarks.config.legacy import (
     ALGORITHM_SECTIONS,
     FORMER,
@@ -15,7 +14,7 @@ from llm_decpomdp.benchmarks.config.legacy import (
     canonical,
     flat,
 )
-from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.runs.setup import load_config
 
 NAMED = ("group_size", "train_batch_size", "rollout.rollout_batch_size")

@@ -20,9 +20,8 @@ from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.benchmarks.analysis.credit_summary import credit_folder
 from llm_decpomdp.benchmarks.analysis.replay import open_episodes, regrade
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
-from llm_decpomdp.benchmarks.config.keys import KEYS
 from llm_decpomdp.benchmarks.config.load import find_config
-from llm_decpomdp.benchmarks.config.schema import Config
+from llm_decpomdp.benchmarks.config.schema import KEYS, Config
 from llm_decpomdp.benchmarks.evaluation.request import EvalRequest, evaluate_team
 from llm_decpomdp.benchmarks.runs import checkpoints as kept_teams
 from llm_decpomdp.benchmarks.runs.data import load_envs

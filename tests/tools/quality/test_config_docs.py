@@ -7,9 +7,9 @@ from types import NoneType
 import pytest
 
 from llm_decpomdp.algorithms import ALGORITHMS
-from llm_decpomdp.benchmarks.config.keys import FIELDS, KEYS, OWNERS
 from llm_decpomdp.benchmarks.config.legacy import GONE, OTHER_NAMES, ROOT_KEYS, SECTION_KEYS
 from llm_decpomdp.benchmarks.config.load import shipped
+from llm_decpomdp.benchmarks.config.schema import FIELDS, KEYS, OWNERS
 from llm_decpomdp.options import option_of, types_of
 from tests.support.processes import ROOT
 from tools.quality.config_docs import COMMAND, document, find_anchors, page
