@@ -18,7 +18,7 @@ from llm_decpomdp.agents.inference.sampler import Prompt
 from llm_decpomdp.agents.inference.tokenization import first_stop
 from llm_decpomdp.agents.models.engine import ModelEngine
 from llm_decpomdp.agents.models.features import LoraTrunk
-from llm_decpomdp.agents.models.prompting import PromptEncoder, context_length, end_id
+from llm_decpomdp.agents.models.prompting import context_length, end_id, make_encoder
 from llm_decpomdp.agents.models.saving import copy_weights, save_model, save_rounded
 from llm_decpomdp.agents.models.weights import describe_weights, whole
 from llm_decpomdp.policy import Completion
@@ -62,7 +62,7 @@ class CausalLM:
         self.compute_dtype = engine.compute_dtype
         self.sampling = sampling or Sampling()
         context = context_length(self.model)
-        self.encoder = PromptEncoder(
+        self.encoder = make_encoder(
             prompting or Prompting(), self.tokenizer, self.name, context, engine.end_ids
         )
         """Turns prompts into token ids."""

@@ -22,6 +22,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from tokenizers.models import WordLevel
+
 from llm_decpomdp.agents.inference.log_probs import unwrap_peft
 from llm_decpomdp.agents.inference.options import Prompting
 from llm_decpomdp.agents.inference.tokenization import (
@@ -33,6 +35,7 @@ from llm_decpomdp.agents.inference.tokenization import (
 )
 from llm_decpomdp.agents.models.dialogues import Message, check_dialogues, text_between
 from llm_decpomdp.policy import CHAT, Completion, DialogueTurn, PromptTooLong, turns_before
+from llm_decpomdp.testing.rules import short
 
 RESERVED_VARIABLES = ("messages", "add_generation_prompt")  # always set here
 
@@ -294,6 +297,43 @@ class PromptEncoder:
                 f"the chat template of the model {self.name!r} leaves out the user message: the model would "
                 "not see the prompts. Save its tokenizer with a chat_template that writes message['content']"
             )
+
+
+class CharacterEncoder(PromptEncoder):
+    """Encoder of the tiny model, whose tokenizer has no token for characters outside of its alphabet."""
+
+    def tokenize(self, prompt: str) -> list[int]:
+        """Tokenize a prompt; raise a `ValueError` if it has characters outside of the alphabet."""
+        self._check_characters(prompt)
+        return super().tokenize(prompt)
+
+    def _encode_between(self, prompt: str) -> list[int]:
+        self._check_characters(prompt)
+        return super()._encode_between(prompt)
+
+    def _check_characters(self, prompt: str) -> None:
+        unknown = sorted(set(prompt) - set(self.tokenizer.get_vocab()))
+        if unknown:
+            raise ValueError(
+                f"the prompt {short(prompt)} has {''.join(unknown)!r}, for which the tiny model has no token: "
+                "give tiny_causal_lm an alphabet with every character of the prompts, such as string.printable"
+            )
+
+    def plain(self, text: str) -> list[int]:
+        """Tokenize the characters of the alphabet in a text."""
+        vocabulary = self.tokenizer.get_vocab()
+        return super().plain("".join(character for character in text if character in vocabulary))
+
+
+def make_encoder(
+    prompting: Prompting, tokenizer: Any, name: str, context: int | None, end_ids: Sequence[int]
+) -> PromptEncoder:
+    """Return the encoder for a tokenizer; arguments and errors are those of `PromptEncoder`."""
+    # Also of tiny models that were saved and loaded. WordLevel raises an error without a message for users.
+    words = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+    is_closed = isinstance(words, WordLevel) and words.unk_token not in tokenizer.get_vocab()
+    encoder = CharacterEncoder if is_closed else PromptEncoder
+    return encoder(prompting, tokenizer, name, context, end_ids)
 
 
 # End tokens

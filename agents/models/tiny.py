@@ -12,9 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
-from llm_decpomdp.agents.models.prompting import PromptEncoder
 from llm_decpomdp.policy import CHAT
-from llm_decpomdp.testing.rules import short
 
 END = "<end>"  # the token that ends a completion, pads, and begins a prompt; it has no text
 # Without a first token, `a` and `aa` would be the same to a model with rotary positions: attention to several
@@ -28,32 +26,6 @@ TEMPLATE = (
     "{{ message.content }}{% endfor %}"
 )
 """Chat template for histories: the end begins each prompt, and so ends the answer before it."""
-
-
-class CharacterEncoder(PromptEncoder):
-    """Turns prompts into the tokens of their characters; its errors name characters without a token."""
-
-    def tokenize(self, prompt: str) -> list[int]:
-        """Tokenize a prompt; raise a `ValueError` if it has characters outside of the alphabet."""
-        self._check_characters(prompt)
-        return super().tokenize(prompt)
-
-    def _encode_between(self, prompt: str) -> list[int]:
-        self._check_characters(prompt)
-        return super()._encode_between(prompt)
-
-    def _check_characters(self, prompt: str) -> None:
-        unknown = sorted(set(prompt) - set(self.tokenizer.get_vocab()))
-        if unknown:
-            raise ValueError(
-                f"the prompt {short(prompt)} has {''.join(unknown)!r}, for which the tiny model has no token: "
-                "give tiny_causal_lm an alphabet with every character of the prompts, such as string.printable"
-            )
-
-    def plain(self, text: str) -> list[int]:
-        """Tokenize the characters of the alphabet in a text."""
-        vocabulary = self.tokenizer.get_vocab()
-        return super().plain("".join(character for character in text if character in vocabulary))
 
 
 def tiny_causal_lm(
@@ -89,9 +61,7 @@ def tiny_causal_lm(
         tokenizer.chat_template = TEMPLATE
     model = _random_llama(len(tokenizer), width, layers, context, seed)
     engine = ModelEngine(model, tokenizer, compute_dtype="float32")
-    policy = CausalLM(engine, sampling, seed=seed)
-    policy.encoder = CharacterEncoder(prompting, tokenizer, policy.name, context, engine.end_ids)
-    return policy
+    return CausalLM(engine, sampling, seed=seed, prompting=prompting)
 
 
 def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:

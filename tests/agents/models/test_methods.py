@@ -15,8 +15,8 @@ from llm_decpomdp.agents import CausalLM, ModelEngine, Prompting, Sampling
 from llm_decpomdp.agents.inference.log_probs import plain_log_probs
 from llm_decpomdp.agents.models import methods
 from llm_decpomdp.agents.models.methods import FixedFormatError, MismatchError, disagreement
-from llm_decpomdp.agents.models.prompting import context_length
-from llm_decpomdp.agents.models.tiny import CharacterEncoder, character_tokenizer
+from llm_decpomdp.agents.models.prompting import context_length, make_encoder
+from llm_decpomdp.agents.models.tiny import character_tokenizer
 from llm_decpomdp.policy import Completion, PromptTooLong
 from tests.agents.conftest import Make
 
@@ -75,7 +75,7 @@ def policy_of(model: Any, compute_dtype: str = "float32", **sampling: Any) -> Ca
 
 def on_engine(engine: ModelEngine, adapter: str | None = None, **sampling: Any) -> CausalLM:
     policy = CausalLM(engine, Sampling(**sampling), adapter=adapter)
-    policy.encoder = CharacterEncoder(Prompting(), engine.tokenizer, "x", 256)
+    policy.encoder = make_encoder(Prompting(), engine.tokenizer, "x", 256, ())
     return policy
 
 

@@ -70,6 +70,20 @@ def test_what_it_saves_loads_as_any_model(tmp_path: Path) -> None:
     assert tokens[0] == tokens[1]
 
 
+def test_a_loaded_one_reads_texts_for_critics_and_refuses_prompts_with_other_characters(
+    tmp_path: Path,
+) -> None:
+    policy = tiny_causal_lm("abc", SHORT)
+    policy.save(tmp_path)
+    loaded = load_policy(tmp_path, SHORT, compute_dtype="float32")
+    for one in (policy, loaded):
+        one.keep_reference()
+    texts = ["a: b\n", "turn 2: c"]
+    assert torch.equal(loaded.features(texts), policy.features(texts))
+    with pytest.raises(ValueError, match="the prompt 'a: b' has ' :', for which the tiny model"):
+        loaded.generate(["a: b"])
+
+
 def test_an_unfit_alphabet_or_width_is_refused() -> None:
     for alphabet in ("", "aba"):
         with pytest.raises(ValueError, match="distinct characters"):
