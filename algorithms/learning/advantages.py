@@ -10,13 +10,14 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.rollouts.rollout import Group, Rollout, Start
+from llm_decpomdp.testing.rules import short
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.learning.algorithm import Algorithm
@@ -270,8 +271,7 @@ def group_advantages(
 
             found = sum_of_parts(rollout, algorithm, options, values_of)
         else:
-            found = algorithm.advantages(groups, options)
-            check_advantages(algorithm.name, groups, found)
+            found = checked_advantages(algorithm, groups, options)
         for group, of_group in zip(groups, found, strict=True):
             weighted = {
                 agent: np.where(values < 0, options.negative_advantage_weight * values, values)
@@ -280,17 +280,23 @@ def group_advantages(
             yield GroupAdvantages(**vars(group), advantages=weighted)
 
 
-def check_advantages(
-    name: str, groups: Sequence[GroupValues], found: Sequence[Mapping[str, Returns]]
-) -> None:
-    """Raise a `ValueError` unless an algorithm has returned, for each group, an advantage for each value."""
+def checked_advantages(
+    algorithm: Algorithm, groups: Sequence[GroupValues], options: LearnerOptions
+) -> list[dict[str, Returns]]:
+    """Return the advantages that an algorithm computes; a `ValueError` unless there is one for each value."""
+    found: Any = algorithm.advantages(groups, options)
     shapes = [{agent: values.shape for agent, values in group.values.items()} for group in groups]
-    actual = [{agent: np.shape(values) for agent, values in of.items()} for of in found]
+    try:
+        arrays = [{agent: np.asarray(values) for agent, values in of.items()} for of in found]
+        actual: Any = [{agent: values.shape for agent, values in of.items()} for of in arrays]
+    except (AttributeError, TypeError, ValueError):
+        actual = short(found)
     if actual != shapes:
         raise ValueError(
-            f"{name}.advantages must return a mapping from agent to an array for each group, with the "
+            f"{algorithm.name}.advantages must return a mapping from agent to an array for each group, with the "
             f"shapes of `values`: expected {shapes}, got {actual}"
         )
+    return arrays
 
 
 def group_values(

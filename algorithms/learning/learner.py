@@ -20,7 +20,12 @@ from llm_decpomdp.algorithms.learning.advantages import (
 from llm_decpomdp.algorithms.learning.algorithm import Algorithm
 from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
-from llm_decpomdp.algorithms.learning.losses import LossInputs, TokenMetrics, mask_terms
+from llm_decpomdp.algorithms.learning.losses import (
+    LossInputs,
+    TokenMetrics,
+    check_outputs,
+    mask_terms,
+)
 from llm_decpomdp.algorithms.learning.passes import (
     LossItem,
     check_passes,
@@ -278,6 +283,7 @@ class Learner(BaseLearner):
                 options=self.options,
             )
         )
+        check_outputs(self.algorithm.name, outputs, log_probs.shape)
         loss = item.group.weight / step.starts * outputs.loss
         self._require_finite(float(loss.detach()), f"loss of {item.agent!r}", str(item.group.start))
         if item.counts:

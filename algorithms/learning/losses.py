@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,6 +65,25 @@ class LossOutputs:
     metrics: Mapping[str, Tensor] = field(default_factory=dict)
     """Terms (G, T) by name, whose means over the tokens in the loss are written to `metrics.jsonl`, for each
     agent. Not a number where a token has no such term."""
+
+
+def check_outputs(name: str, outputs: Any, shape: torch.Size) -> None:
+    """Raise a `TypeError` unless an algorithm's loss gave a scalar, and terms of metrics of the shape (G, T)."""
+    found = f"a {type(outputs).__name__}"
+    if isinstance(outputs, LossOutputs):
+        parts = {"loss": outputs.loss, **outputs.metrics}
+        shapes = {
+            key: tuple(getattr(part, "shape", (type(part).__name__,)))
+            for key, part in parts.items()
+        }
+        wanted = {**dict.fromkeys(parts, tuple(shape)), "loss": ()}
+        if shapes == wanted:
+            return
+        found = f"the shapes {shapes}"
+    raise TypeError(
+        f"{name}.loss must return LossOutputs(loss, metrics), with a scalar loss and metrics of the shape of "
+        f"log_probs, {tuple(shape)}; got {found}"
+    )
 
 
 def policy_loss(inputs: LossInputs) -> LossOutputs:

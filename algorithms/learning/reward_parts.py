@@ -14,7 +14,7 @@ from llm_decpomdp.algorithms.learning.advantages import (
     GroupValues,
     Returns,
     ValueTargets,
-    check_advantages,
+    checked_advantages,
     none,
     returns,
 )
@@ -68,7 +68,8 @@ def sum_of_parts(
         For each group the advantages (G,) by agent.
 
     Raises:
-        ValueError: If `Algorithm.advantages` returns another shape than that of the values.
+        ValueError: If `Algorithm.advantages` returns another shape than that of the values, or the infos of steps
+            have different components.
     """
 
     def rewarded(rewards: Callable[[Group], Sequence[float]]) -> Rollout:
@@ -78,7 +79,7 @@ def sum_of_parts(
     def component(name: str) -> Rollout:
         return rewarded(lambda group: [info[name] for info in group.infos])
 
-    names = [key for key in rollout.groups[0].infos[0] if key.startswith("reward/")]
+    names = component_names(rollout)
     of_part = replace(options, normalize_advantages=True, reward_parts="sum", own_weight=0.0)
     parts = [(part, 1.0, of_part) for part in ([*map(component, names)] or [rollout])]
     if options.own_weight:
@@ -87,13 +88,26 @@ def sum_of_parts(
     totals: list[dict[str, Returns]] = [{} for _ in rollout.groups]
     for part, weight, part_options in parts:
         groups = values_of(part, part_options)
-        found = algorithm.advantages(groups, part_options)
-        check_advantages(algorithm.name, groups, found)
+        found = checked_advantages(algorithm, groups, part_options)
         for total, of_group in zip(totals, found, strict=True):
             for agent, values in of_group.items():
                 scaled = weight * values
                 total[agent] = total[agent] + scaled if agent in total else scaled
     return totals
+
+
+def component_names(rollout: Rollout) -> list[str]:
+    """Return the keys of the reward's components in the infos, `reward/...`, which all steps must have."""
+    infos = [info for group in rollout.groups for info in group.infos]
+    names = [[key for key in info if key.startswith("reward/")] for info in infos]
+    differing = next((of for of in names if {*of} != {*names[0]}), None)
+    if differing is not None:
+        raise ValueError(
+            f"reward_parts=normalize_then_sum compares each component of the reward in all steps from "
+            f"{rollout.start}, and the infos of some have {names[0]}, of others {differing}: let the environment "
+            "give all of them in each step, or set reward_parts=sum"
+        )
+    return names[0]
 
 
 def check_parts(algorithm: Algorithm, options: UpdateOptions) -> None:

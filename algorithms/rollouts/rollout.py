@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from numbers import Real
@@ -20,6 +20,7 @@ import numpy as np
 
 from llm_decpomdp.branching import acting_agents, branch, branches_in_threads
 from llm_decpomdp.policy import Completion
+from llm_decpomdp.testing.rules import short
 
 if TYPE_CHECKING:
     from llm_decpomdp.algorithms.rollouts.views import View
@@ -240,12 +241,21 @@ def _step(env: TextEnv, actions: dict[str, str]) -> StepOutcome:
         )
     # A rollout records one reward for the team: of unequal ones all but the first agent's would be lost.
     first = next(iter(actions))
+    _require_agents("observations", observations, acting)
+    _require_agents("rewards", rewards, actions)
+    _require_agents("infos", infos, [first])
     earned = {agent: _reward(agent, rewards[agent]) for agent in {**actions, **rewards}}
     if any(reward != earned[first] for reward in earned.values()):
         raise ValueError(f"the agents of a team must earn the same finite reward, got {rewards}")
+    for agent, info_of in infos.items():
+        if not isinstance(info_of, Mapping):
+            raise TypeError(
+                f"the infos of {agent!r} must be a dictionary, which may be empty, got {short(info_of)}: let "
+                "step() of the environment return one"
+            )
     numbers = {k: v for k, v in infos[first].items() if isinstance(v, (Real, np.bool_))}
     info = {key: float(value) for key, value in numbers.items() if not _is_own(key)}
-    own = {agent: _own_points(infos[agent]) for agent in infos if any(map(_is_own, infos[agent]))}
+    own = {a: _own_points(a, infos[a]) for a in infos if any(map(_is_own, infos[a]))}
     cut = [] if env.agents or terminations.get(first) or not truncations.get(first) else actions
     prompts = _prompts(observations, acting)
     return StepOutcome(env, prompts, earned[first], info, own, _prompts(observations, cut))
@@ -255,20 +265,40 @@ def _is_own(key: str) -> bool:
     return key.startswith(OWN)
 
 
-def _own_points(info: Mapping[str, Any]) -> float:
-    return math.fsum(float(value) for key, value in info.items() if _is_own(key))
+def _require_agents(what: str, values: Any, agents: Collection[str]) -> None:
+    """Raise a `TypeError` unless the values of a step are a mapping with all these agents."""
+    if not isinstance(values, Mapping) or not values.keys() >= {*agents}:
+        raise TypeError(
+            f"the {what} of a step must be a mapping with {', '.join(map(repr, agents))} among its keys, got "
+            f"{short(values)}: let step() of the environment return one"
+        )
+
+
+def _own_points(agent: str, info: Mapping[str, Any]) -> float:
+    points = (_finite(agent, f"info {key!r}", info[key]) for key in info if _is_own(key))
+    return math.fsum(points)
 
 
 def _reward(agent: str, reward: Any) -> float:
-    """Return a reward as a finite number."""
-    if not isinstance(reward, SupportsFloat):
+    return _finite(agent, "reward", reward)
+
+
+def _finite(agent: str, what: str, value: Any) -> float:
+    """Return a reward, or own points, as a finite number."""
+    number: float | None = None
+    if isinstance(value, SupportsFloat):
+        with suppress(
+            TypeError, ValueError, RuntimeError
+        ):  # of arrays and tensors with several numbers
+            number = float(value)
+    if number is None:
         raise TypeError(
-            f"the reward of {agent!r} must be a finite number, got {reward!r:.80} ({type(reward).__name__}): "
+            f"the {what} of {agent!r} must be a finite number, got {value!r:.80} ({type(value).__name__}): "
             "let step() of the environment return a float for each agent"
         )
-    if not math.isfinite(number := float(reward)):
+    if not math.isfinite(number):
         raise ValueError(
-            f"the reward of {agent!r} must be a finite number, got {number}: let step() of the environment return "
+            f"the {what} of {agent!r} must be a finite number, got {number}: let step() of the environment return "
             "one"
         )
     return number

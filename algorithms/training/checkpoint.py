@@ -6,6 +6,7 @@ folder with the name of a checkpoint is complete unless the disk damages it.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -81,6 +82,27 @@ def load(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     # `weights_only`: a checkpoint of somebody else must not run code.
     state = torch.load(checkpoint / "state.pt", map_location="cpu", weights_only=True)
     return read_counters(checkpoint), state
+
+
+def require_loadable(owner: str, state: Mapping[str, Any]) -> None:
+    """Raise a `TypeError` if a state holds objects that `load` would refuse, such as numbers of numpy."""
+    import torch
+
+    file = io.BytesIO()
+    torch.save(dict(state), file)
+    file.seek(0)
+    _require_loadable_file(owner, file)
+
+
+def _require_loadable_file(owner: str, file: Any) -> None:
+    from torch.serialization import get_unsafe_globals_in_checkpoint
+
+    if refused := get_unsafe_globals_in_checkpoint(file):
+        raise TypeError(
+            f"state_dict() of {owner} has objects of {', '.join(sorted(refused))}, which cannot be loaded from a "
+            "checkpoint: return tensors, numbers, texts, and lists and dictionaries of them, such as float(value) "
+            "and values.tolist()"
+        )
 
 
 def restore_policies(team: Team, checkpoint: Path) -> None:
@@ -197,6 +219,7 @@ def _write(target: Path, counters: Mapping[str, Any], state: Mapping[str, Any]) 
         with (temporary / "state.pt").open("wb") as file:
             torch.save(dict(state), file)
             _to_disk(file)
+        _require_loadable_file("a policy or a callback", temporary / "state.pt")
         with (temporary / "counters.json").open("w", encoding="utf-8") as text:
             text.write(json.dumps(counters, indent=2, sort_keys=True) + "\n")
             _to_disk(text)

@@ -118,9 +118,14 @@ class CheckpointManager(TrainerCallback):
         """Write a checkpoint if the options want one.
 
         With weights in shards all processes call this at the same time. Raises the errors of `save`.
+
+        Raises:
+            TypeError: If a state cannot be loaded again, after the first update.
         """
         every, minutes = self.options.checkpoint_every, self.options.checkpoint_minutes
         update, total = self.learner.updates, trainer.total
+        if update == 1:  # and not hours later, by a checkpoint that cannot be loaded
+            self._require_loadable()
         wait = max(60 * minutes, PATIENCE * self._seconds_of_saving)
         late = time.monotonic() - self._saved_at >= wait
         due = bool(every and update and (update % every == 0 or update == total))
@@ -131,6 +136,15 @@ class CheckpointManager(TrainerCallback):
             )
         if due:
             self.save()
+
+    def _require_loadable(self) -> None:
+        algorithm = self.learner.algorithm
+        checkpoint.require_loadable(algorithm.name, algorithm.state_dict())
+        for name, state in self._partner_states.items():
+            checkpoint.require_loadable(f"the policy of {name}", state)
+        for name, part in self._parts.items():
+            if part is not self.learner:
+                checkpoint.require_loadable(f"the callback {name!r}", part.state_dict())
 
     def on_evaluate(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
         """Keep the policies of the best evaluation, if the options want it."""

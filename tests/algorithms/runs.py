@@ -264,7 +264,7 @@ def run_and_die(folder: Path, moment: str) -> None:
         run_log.append_json_line = on_call(22, run_log.append_json_line, half)
     elif moment == "saving":
         part = lambda state, file: (file.write(b"PK"), file.flush(), die())  # noqa: E731
-        torch.save = on_call(4, torch.save, part)
+        torch.save = on_call(5, torch.save, part)  # the first update tries the algorithm's state
     elif moment == "pruning":
         clear = lambda path, **_: (next(path.iterdir()).unlink(), die())  # noqa: E731
         checkpoint.shutil.rmtree = on_call(1, shutil.rmtree, clear)

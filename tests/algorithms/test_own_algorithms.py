@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from llm_decpomdp import make
-from llm_decpomdp.algorithms import ALGORITHMS, LearnerOptions, Start
+from llm_decpomdp.algorithms import ALGORITHMS, Algorithm, LearnerOptions, LossOutputs, Start
 from llm_decpomdp.algorithms.rollouts.collection import collect_rollouts
 from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions
 from tests.algorithms.preferences.teams import unigram
@@ -113,3 +113,23 @@ def test_with_one_step_the_kl_penalty_has_the_gradient_of_the_kl_loss(make_chain
     plain = gradient(own("kl_in_reward:KL_IN_REWARD").configure(beta=0.0))
     torch.testing.assert_close(plain, gradient(ALGORITHMS["magrpo"]))
     assert not torch.allclose(plain, expected)
+
+
+def test_outputs_of_a_loss_that_are_no_scalar_or_have_other_shapes_are_named(
+    make_chain: Any,
+) -> None:
+    wrong: list[tuple[Any, str]] = [
+        (lambda inputs: inputs.log_probs.sum(), "a Tensor"),
+        (lambda inputs: LossOutputs(inputs.log_probs.sum(-1)), r"'loss': \(3,\)"),
+        (lambda inputs: LossOutputs(0.5), r"'loss': \('float',\)"),
+        (
+            lambda inputs: LossOutputs(inputs.log_probs.sum(), {"mine": inputs.advantages}),
+            r"'mine': \(3,\)",
+        ),
+    ]
+    for loss, match in wrong:
+        mine = type("Mine", (Algorithm,), {"loss": lambda self, inputs, of=loss: of(inputs)})
+        policy = unigram()
+        learner = mine("mine").make_learner({"x": policy}, LearnerOptions())
+        with pytest.raises(TypeError, match=rf"mine\.loss must return .*\(3, 3\); got .*{match}"):
+            learner.accumulate([make_chain(policy, [((1.0, 0.0, 2.0), {"x": ROWS})])])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from llm_decpomdp.algorithms import ALGORITHMS, NAMES, Algorithm
 from llm_decpomdp.algorithms.learning.advantages import (
@@ -168,6 +169,47 @@ def test_own_points_are_a_component_of_their_own() -> None:
     unit = 0.5 / np.std([1.0, 0.0])
     assert found.advantages["x"] == pytest.approx([unit, -unit])
     assert found.advantages["y"] == pytest.approx([-2 * unit, 2 * unit])
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b", "c"]])
+def test_components_that_some_steps_lack_are_refused(names: Sequence[str]) -> None:
+    infos = ({"reward/a": 1.0, "reward/b": 0.0}, {f"reward/{name}": 0.0 for name in names})
+    rollout = Rollout(Start(task_id="t/1"), (replace(group([1.0, 0.0]), infos=infos),))
+    options = LearnerOptions(reward_parts="normalize_then_sum")
+    with pytest.raises(
+        ValueError, match=r"steps from Start\(.*t/1.* have \['reward/a', 'reward/b'\], of"
+    ):
+        list(group_advantages([rollout], AGENTS, ALGORITHMS["magrpo"], options))
+
+
+@pytest.mark.parametrize("parts", ["sum", "normalize_then_sum"])
+@pytest.mark.parametrize("kind", [list, torch.tensor])
+def test_advantages_may_be_lists_and_tensors(kind: Any, parts: str) -> None:
+    class Other(Algorithm):
+        def advantages(self, groups: Any, options: Any) -> Any:
+            found = super().advantages(groups, options)
+            return [{agent: kind(values) for agent, values in of.items()} for of in found]
+
+    options = LearnerOptions(reward_parts=parts, negative_advantage_weight=0.5)
+    rows = [
+        [
+            {agent: values.tolist() for agent, values in of.advantages.items()}
+            for of in group_advantages([CHAIN], AGENTS, algorithm, options)
+        ]
+        for algorithm in (Other("mine", mean), ALGORITHMS["magrpo"])
+    ]
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("value", [None, [None], 3.0, [{"x": "no"}]])
+def test_advantages_of_another_kind_are_refused(value: Any) -> None:
+    class Wrong(Algorithm):
+        def advantages(self, groups: Any, options: Any) -> Any:
+            return value
+
+    found = group_advantages([CHAIN], AGENTS, Wrong("mine"), LearnerOptions())
+    with pytest.raises(ValueError, match=r"mine\.advantages must return a mapping"):
+        list(found)
 
 
 @pytest.mark.parametrize("parts", ["sum", "normalize_then_sum"])

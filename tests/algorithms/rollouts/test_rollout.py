@@ -229,11 +229,51 @@ def reward_of(value: Any) -> float:
 NOT_FINITE = [math.nan, math.inf, np.float32("inf")]
 
 
-@pytest.mark.parametrize("value", [None, "1", [1.0], {"x": 1.0}, *NOT_FINITE])
+@pytest.mark.parametrize("value", [None, "1", [1.0], {"x": 1.0}, np.zeros(2), *NOT_FINITE])
 def test_a_reward_that_is_no_finite_number_is_named(value: Any) -> None:
-    kind, found = (ValueError, "(nan|inf)") if value in NOT_FINITE else (TypeError, r".*step\(\)")
+    is_number = any(value is number for number in NOT_FINITE)
+    kind, found = (ValueError, "(nan|inf)") if is_number else (TypeError, r".*step\(\)")
     with pytest.raises(kind, match=f"the reward of 'x' must be a finite number, got {found}"):
         reward_of(value)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "match"),
+    [
+        (
+            0,
+            None,
+            "observations of a step must be a mapping with 'x', 'y' among its keys, got None",
+        ),
+        (
+            1,
+            {"x": 1.0},
+            "rewards of a step must be a mapping with 'x', 'y' among its keys, got {'x'",
+        ),
+        (4, None, "infos of a step must be a mapping with 'x' among its keys, got None"),
+        (4, {}, "infos of a step must be a mapping with 'x' among its keys, got {}"),
+        (4, {"x": None}, "infos of 'x' must be a dictionary, which may be empty, got None"),
+        (4, {"x": {"own/a": "1"}}, "info 'own/a' of 'x' must be a finite number, got '1'"),
+        (4, {"x": {"own/a": math.nan}}, "info 'own/a' of 'x' must be a finite number, got nan"),
+    ],
+)
+def test_a_step_that_returns_no_values_by_agent_is_named(part: int, value: Any, match: str) -> None:
+    class Faulty(Paying):
+        def __deepcopy__(self, memo: Any) -> Faulty:
+            return Faulty(self.reward)
+
+        def step(self, actions: dict[str, str]) -> tuple[Any, ...]:
+            agents = list(self.agents)
+            parts = [*super().step(actions)]
+            parts[part] = value
+            self.agents = [] if part else agents
+            parts[2] = dict.fromkeys(agents, bool(part))
+            return tuple(parts)
+
+    samples: Any = [{"x": (Completion("a"),), "y": (Completion("b"),)}]
+    env: Any = Faulty(1.0)
+    with pytest.raises((TypeError, ValueError), match=match):
+        step_branches([env], samples, [((0, 0),)])
 
 
 @pytest.mark.parametrize(

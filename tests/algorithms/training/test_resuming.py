@@ -1,14 +1,23 @@
 from __future__ import annotations
 
 import signal
+from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from llm_decpomdp.agents.scripted import Replay
+from llm_decpomdp.algorithms import (
+    BASELINES,
+    Algorithm,
+    LearnerOptions,
+    TrainerCallback,
+    TrainerOptions,
+)
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training import checkpoint_manager as saver_module
 from llm_decpomdp.algorithms.training.callbacks import Interrupted
@@ -301,3 +310,41 @@ def test_a_partner_that_replays_texts_resumes_exactly(tmp_path: Path, call: int 
         stop(stopped, stopped.team["x"], "generate", call)
         assert stopped.team["y"].played > 0
     require_resumed(straight, trainer("parts", **every))
+
+
+class Forgetful(Algorithm):
+    """Has a state of numpy, which `torch.load` refuses."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": np.float64(0.5)}
+
+
+class Counting(TrainerCallback):
+    """Has a state of another class."""
+
+    state_key = "counts"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"counts": deque([1])}
+
+
+def test_a_state_that_cannot_be_loaded_again_ends_the_run_after_its_first_update(
+    tmp_path: Path,
+) -> None:
+    algorithm = Forgetful("mine", BASELINES["mean"])
+    options = LearnerOptions(), TrainerOptions()
+    own = Run(tmp_path / "own", BATCHES, *options, algorithm=algorithm)
+    with pytest.raises(
+        TypeError, match=r"state_dict\(\) of mine has objects of numpy.*float\(value\)"
+    ):
+        own.run_updates()
+    counting = build(tmp_path / "counting")
+    counting.callbacks.append(Counting())
+    counting.checkpoints.on_init_end(counting)
+    with pytest.raises(
+        TypeError, match=r"of the callback .counts. has objects of collections\.deque"
+    ):
+        counting.run_updates()
+    with pytest.raises(TypeError, match="of a policy or a callback has objects of numpy"):
+        checkpoint.save(tmp_path, {"update": 1}, {"policies": {"x": np.zeros(2)}})
+    assert checkpoint.latest(tmp_path) is None
