@@ -157,8 +157,7 @@ def announce(costs: RunCost | None, options: RolloutOptions, group_size: int, up
     """Log the cost of a run before it begins."""
     if costs is None:
         logger.warning(
-            "the environment does not tell its horizon (num_turns), so the cost of rollouts (mode=%s) is not known",
-            options.mode,
+            "the environment does not tell its horizon (num_turns), so the cost of a rollout is not known"
         )
         return
     logger.info(
