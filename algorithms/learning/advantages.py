@@ -271,7 +271,7 @@ def group_advantages(
 
             found = sum_of_parts(rollout, algorithm, options, values_of)
         else:
-            found = checked_advantages(algorithm, groups, options)
+            found = compute_advantages(algorithm, groups, options)
         for group, of_group in zip(groups, found, strict=True):
             weighted = {
                 agent: np.where(values < 0, options.negative_advantage_weight * values, values)
@@ -280,17 +280,17 @@ def group_advantages(
             yield GroupAdvantages(**vars(group), advantages=weighted)
 
 
-def checked_advantages(
+def compute_advantages(
     algorithm: Algorithm, groups: Sequence[GroupValues], options: LearnerOptions
 ) -> list[dict[str, Returns]]:
     """Return the advantages that an algorithm computes; a `ValueError` unless there is one for each value."""
-    found: Any = algorithm.advantages(groups, options)
+    result: Any = algorithm.advantages(groups, options)
     shapes = [{agent: values.shape for agent, values in group.values.items()} for group in groups]
     try:
-        arrays = [{agent: np.asarray(values) for agent, values in of.items()} for of in found]
+        arrays = [{agent: np.asarray(values) for agent, values in of.items()} for of in result]
         actual: Any = [{agent: values.shape for agent, values in of.items()} for of in arrays]
     except (AttributeError, TypeError, ValueError):
-        actual = short(found)
+        actual = short(result)
     if actual != shapes:
         raise ValueError(
             f"{algorithm.name}.advantages must return a mapping from agent to an array for each group, with the "

@@ -69,20 +69,20 @@ class LossOutputs:
 
 def check_outputs(name: str, outputs: Any, shape: torch.Size) -> None:
     """Raise a `TypeError` unless an algorithm's loss gave a scalar, and terms of metrics of the shape (G, T)."""
-    found = f"a {type(outputs).__name__}"
+    result = f"a {type(outputs).__name__}"
     if isinstance(outputs, LossOutputs):
         parts = {"loss": outputs.loss, **outputs.metrics}
         shapes = {
             key: tuple(getattr(part, "shape", (type(part).__name__,)))
             for key, part in parts.items()
         }
-        wanted = {**dict.fromkeys(parts, tuple(shape)), "loss": ()}
-        if shapes == wanted:
+        required = {**dict.fromkeys(parts, tuple(shape)), "loss": ()}
+        if shapes == required:
             return
-        found = f"the shapes {shapes}"
+        result = f"the shapes {shapes}"
     raise TypeError(
         f"{name}.loss must return LossOutputs(loss, metrics), with a scalar loss and metrics of the shape of "
-        f"log_probs, {tuple(shape)}; got {found}"
+        f"log_probs, {tuple(shape)}; got {result}"
     )
 
 

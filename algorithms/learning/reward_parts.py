@@ -14,7 +14,7 @@ from llm_decpomdp.algorithms.learning.advantages import (
     GroupValues,
     Returns,
     ValueTargets,
-    checked_advantages,
+    compute_advantages,
     none,
     returns,
 )
@@ -88,7 +88,7 @@ def sum_of_parts(
     totals: list[dict[str, Returns]] = [{} for _ in rollout.groups]
     for part, weight, part_options in parts:
         groups = values_of(part, part_options)
-        found = checked_advantages(algorithm, groups, part_options)
+        found = compute_advantages(algorithm, groups, part_options)
         for total, of_group in zip(totals, found, strict=True):
             for agent, values in of_group.items():
                 scaled = weight * values
@@ -100,11 +100,11 @@ def component_names(rollout: Rollout) -> list[str]:
     """Return the keys of the reward's components in the infos, `reward/...`, which all steps must have."""
     infos = [info for group in rollout.groups for info in group.infos]
     names = [[key for key in info if key.startswith("reward/")] for info in infos]
-    differing = next((of for of in names if {*of} != {*names[0]}), None)
-    if differing is not None:
+    mismatch = next((of for of in names if {*of} != {*names[0]}), None)
+    if mismatch is not None:
         raise ValueError(
             f"reward_parts=normalize_then_sum compares each component of the reward in all steps from "
-            f"{rollout.start}, and the infos of some have {names[0]}, of others {differing}: let the environment "
+            f"{rollout.start}, and the infos of some have {names[0]}, of others {mismatch}: let the environment "
             "give all of them in each step, or set reward_parts=sum"
         )
     return names[0]

@@ -97,9 +97,9 @@ def require_loadable(owner: str, state: Mapping[str, Any]) -> None:
 def _require_loadable_file(owner: str, file: Any) -> None:
     from torch.serialization import get_unsafe_globals_in_checkpoint
 
-    if refused := get_unsafe_globals_in_checkpoint(file):
+    if types := get_unsafe_globals_in_checkpoint(file):
         raise TypeError(
-            f"state_dict() of {owner} has objects of {', '.join(sorted(refused))}, which cannot be loaded from a "
+            f"state_dict() of {owner} has objects of {', '.join(sorted(types))}, which cannot be loaded from a "
             "checkpoint: return tensors, numbers, texts, and lists and dictionaries of them, such as float(value) "
             "and values.tolist()"
         )
