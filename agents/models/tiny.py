@@ -5,6 +5,8 @@ With it, tests, examples and probes execute the code that trains real models, of
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -12,7 +14,10 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from llm_decpomdp.agents.inference.options import Prompting, Sampling
 from llm_decpomdp.agents.models.causal_lm import CausalLM
 from llm_decpomdp.agents.models.engine import ModelEngine
+from llm_decpomdp.agents.models.pretrained import TINY_CONTEXT
 from llm_decpomdp.policy import CHAT
+
+BYTE_WIDTH = 16  # size of the hidden state of the model over bytes
 
 END = "<end>"  # the token that ends a completion, pads, and begins a prompt; it has no text
 # Without a first token, `a` and `aa` would be the same to a model with rotary positions: attention to several
@@ -98,3 +103,25 @@ def _random_llama(size: int, width: int, layers: int, context: int, seed: int) -
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return LlamaForCausalLM(config)
+
+
+def save_byte_model(folder: Path) -> None:
+    """Save a model over bytes with random weights, and its tokenizer (`tiny-random`)."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    config = LlamaConfig(
+        vocab_size=len(letters) + 1,
+        hidden_size=BYTE_WIDTH,
+        intermediate_size=BYTE_WIDTH,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=TINY_CONTEXT,
+        eos_token_id=len(letters),
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        LlamaForCausalLM(config).save_pretrained(folder)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")  # type: ignore[no-untyped-call]
+    fast.save_pretrained(folder)

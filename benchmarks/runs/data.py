@@ -1,27 +1,33 @@
-"""The data of a run: its environments with their problems, stored pairs, and comparisons with a manifest."""
+"""The data of a run: environments and problems, stored pairs, comparison with a manifest, and the schedule."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from llm_decpomdp.algorithms import Start
-from llm_decpomdp.benchmarks.config.errors import RunError, raise_config_errors
+from llm_decpomdp.algorithms import Rollout, Start
+from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError, raise_config_errors
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.envs.datasets.loading import AT_A_COMMIT, PACKAGE
 from llm_decpomdp.interfaces import Task, TaskSet
 from llm_decpomdp.policy import Team, distinct_policies
 from llm_decpomdp.registry import accepts_argument, make_family
+from llm_decpomdp.seeding import stream
 from llm_decpomdp.utils.storage import RunFolder
 
 if TYPE_CHECKING:
     from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Batches = list[list[Start]]
+"""The starts of each update."""
 
 Manifest = Mapping[str, Mapping[str, Any]]
 """`TaskSet.describe` of the parts `train` and `eval`, as a run's manifest holds it."""
@@ -228,3 +234,55 @@ def _load_tasks(config: Config, env: DecPOMDPEnv, part: str) -> TaskSet:
         split = getattr(config.dataset, f"{part}_split")
         data = f"the data of {config.env.id} (dataset.{part}_split={split})"
         raise RunError(f"cannot load {data}: {error}") from error
+
+
+# The schedule
+
+
+def plan_batches(
+    config: Config, env: DecPOMDPEnv, pairs: Sequence[Rollout], skipped: Collection[str] = ()
+) -> Batches:
+    """Schedule the training problems of each update without skipped ones, or the stored pairs.
+
+    Raises:
+        ConfigError: If all problems are reserved for the warm start.
+    """
+    if pairs:
+        return [[pair.start for pair in update] for update in arrange(config, pairs)]
+    tasks = [task.task_id for task in env.tasks.tasks]
+    reserved = reserved_tasks(config, env)
+    if len(reserved) == len(tasks):
+        raise ConfigError(
+            f"warm_start.share={config.warm_start.share:g} of {len(tasks)} problems, rounded up, is all of "
+            "them: warm_start.disjoint leaves reinforcement none; lower the share, or take more problems"
+        )
+    return schedule(config, tasks, {*skipped, *reserved})
+
+
+def schedule(config: Config, tasks: Sequence[str], left_out: Collection[str] = ()) -> Batches:
+    """Return the starts of each update: every task once an epoch, in an order that the seed decides.
+
+    The last update of an epoch may be smaller. Leaving tasks out does not change the order of the others.
+    """
+    starts = [Start(task_id=task) for task in tasks]
+    return arrange(config, starts, [start for start in starts if start.task_id in left_out])
+
+
+def arrange(config: Config, items: Sequence[T], left_out: Collection[T] = ()) -> list[list[T]]:
+    """Return the items of each update: each item once an epoch, in an order that the seed decides."""
+    size, batches = config.algorithm.train_batch_size, []
+    for epoch in range(config.algorithm.num_train_epochs):
+        order = stream(config.seed, "schedule", epoch).permutation(len(items))
+        shuffled = [items[i] for i in order if items[i] not in left_out]
+        batches += [shuffled[first : first + size] for first in range(0, len(shuffled), size)]
+    return batches[: config.algorithm.max_updates]
+
+
+def reserved_tasks(config: Config, env: DecPOMDPEnv) -> list[str]:
+    """Return the training problems that only the warm start may use."""
+    if not config.warm_start.disjoint:
+        return []
+    from llm_decpomdp.algorithms.training.sft_data import draw_share
+
+    tasks = [task.task_id for task in env.tasks.tasks]
+    return draw_share(tasks, config.warm_start.share, config.seed)

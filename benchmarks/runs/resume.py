@@ -20,15 +20,18 @@ from llm_decpomdp.benchmarks.config.load import read_config
 from llm_decpomdp.benchmarks.config.schema import KEYS, Config, value_of
 from llm_decpomdp.benchmarks.config.teams import check_machine
 from llm_decpomdp.benchmarks.runs.checkpoints import has_results
-from llm_decpomdp.benchmarks.runs.data import change_of_data, skip_long_prompts
+from llm_decpomdp.benchmarks.runs.data import (
+    change_of_data,
+    plan_batches,
+    schedule,
+    skip_long_prompts,
+)
 from llm_decpomdp.benchmarks.runs.manifest import commit_of_package, identify_inputs, versions
 from llm_decpomdp.benchmarks.runs.manifest import manifest as new_manifest
 from llm_decpomdp.benchmarks.runs.setup import (
     ResolvedRun,
     load_policies,
-    plan_batches,
     resolve,
-    schedule,
 )
 from llm_decpomdp.benchmarks.runs.train import MakeCallback, Result, make_training, run_training
 from llm_decpomdp.benchmarks.runs.warm_start import load_demonstrations

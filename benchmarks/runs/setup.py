@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from llm_decpomdp.agents.loading import TeamSpec
 from llm_decpomdp.algorithms import (
@@ -23,15 +23,17 @@ from llm_decpomdp.benchmarks.config.load import read_config, read_tree
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import agents_of, check_loading, policies_of
 from llm_decpomdp.benchmarks.runs import setup_checks as checks
-from llm_decpomdp.benchmarks.runs.data import Manifest, build_train_env, load_eval_env
+from llm_decpomdp.benchmarks.runs.data import (
+    Batches,
+    Manifest,
+    build_train_env,
+    load_eval_env,
+    plan_batches,
+    reserved_tasks,
+)
 from llm_decpomdp.env import DecPOMDPEnv
 from llm_decpomdp.options import pick
 from llm_decpomdp.policy import Policy
-from llm_decpomdp.seeding import stream
-
-T = TypeVar("T")
-
-Batches = list[list[Start]]
 
 EditConfig = Callable[[Config, Sequence[str]], Config]
 """Returns a changed configuration, for the agents of its environment."""
@@ -79,7 +81,7 @@ class ResolvedRun(DeclaredRun):
     @property
     def problems(self) -> list[Start]:
         """Starts of all training problems that reinforcement learning may sample."""
-        left_out = {*self.skipped, *_reserved_tasks(self.config, self.train_env)}
+        left_out = {*self.skipped, *reserved_tasks(self.config, self.train_env)}
         tasks = [task.task_id for task in self.train_env.tasks.tasks]
         return [Start(task_id=task) for task in tasks if task not in left_out]
 
@@ -240,58 +242,6 @@ def load_policies(
         return team.load(config.seed, hollow)
     except (OSError, ImportError, ValueError, TypeError) as error:
         raise RunError(f"cannot load the team: {error}") from error
-
-
-# The schedule
-
-
-def plan_batches(
-    config: Config, env: DecPOMDPEnv, pairs: Sequence[Rollout], skipped: Collection[str] = ()
-) -> Batches:
-    """Schedule the training problems of each update without skipped ones, or the stored pairs.
-
-    Raises:
-        ConfigError: If all problems are reserved for the warm start.
-    """
-    if pairs:
-        return [[pair.start for pair in update] for update in arrange(config, pairs)]
-    tasks = [task.task_id for task in env.tasks.tasks]
-    reserved = _reserved_tasks(config, env)
-    if len(reserved) == len(tasks):
-        raise ConfigError(
-            f"warm_start.share={config.warm_start.share:g} of {len(tasks)} problems, rounded up, is all of "
-            "them: warm_start.disjoint leaves reinforcement none; lower the share, or take more problems"
-        )
-    return schedule(config, tasks, {*skipped, *reserved})
-
-
-def schedule(config: Config, tasks: Sequence[str], left_out: Collection[str] = ()) -> Batches:
-    """Return the starts of each update: every task once an epoch, in an order that the seed decides.
-
-    The last update of an epoch may be smaller. Leaving tasks out does not change the order of the others.
-    """
-    starts = [Start(task_id=task) for task in tasks]
-    return arrange(config, starts, [start for start in starts if start.task_id in left_out])
-
-
-def arrange(config: Config, items: Sequence[T], left_out: Collection[T] = ()) -> list[list[T]]:
-    """Return the items of each update: each item once an epoch, in an order that the seed decides."""
-    size, batches = config.algorithm.train_batch_size, []
-    for epoch in range(config.algorithm.num_train_epochs):
-        order = stream(config.seed, "schedule", epoch).permutation(len(items))
-        shuffled = [items[i] for i in order if items[i] not in left_out]
-        batches += [shuffled[first : first + size] for first in range(0, len(shuffled), size)]
-    return batches[: config.algorithm.max_updates]
-
-
-def _reserved_tasks(config: Config, env: DecPOMDPEnv) -> list[str]:
-    """Return the training problems that only the warm start may use."""
-    if not config.warm_start.disjoint:
-        return []
-    from llm_decpomdp.algorithms.training.sft_data import draw_share
-
-    tasks = [task.task_id for task in env.tasks.tasks]
-    return draw_share(tasks, config.warm_start.share, config.seed)
 
 
 # Configurations that are read and checked, without loading data or models

@@ -21,7 +21,8 @@ from llm_decpomdp.algorithms.learning.base_learner import BaseLearner
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.schema import Config
 from llm_decpomdp.benchmarks.config.teams import code_of, endpoints_of
-from llm_decpomdp.benchmarks.runs.setup import ResolvedRun, arrange
+from llm_decpomdp.benchmarks.runs.data import arrange
+from llm_decpomdp.benchmarks.runs.setup import ResolvedRun
 from llm_decpomdp.policy import Team
 
 

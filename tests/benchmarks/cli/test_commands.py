@@ -11,7 +11,8 @@ import pytest
 from rich.text import Text
 
 from llm_decpomdp import __version__, answers, make
-from llm_decpomdp.benchmarks.cli.console import REPEATS_PROGRESS, spread
+from llm_decpomdp.benchmarks.cli.console import REPEATS_PROGRESS
+from llm_decpomdp.benchmarks.cli.main import spread
 from llm_decpomdp.benchmarks.config.load import shipped
 from llm_decpomdp.benchmarks.doctor import examine as doctor
 from llm_decpomdp.envs.building.word import WordGame

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llm_decpomdp.benchmarks.cli.console import give_result, with_output_options
-from llm_decpomdp.benchmarks.cli.main import WITH_RESULTS
+from llm_decpomdp.benchmarks.cli.console import give_result
+from llm_decpomdp.benchmarks.cli.main import WITH_RESULTS, with_output_options
 from llm_decpomdp.registry import registered_ids, spec
 from llm_decpomdp.utils.storage import to_json
 from tests.support.commands import call

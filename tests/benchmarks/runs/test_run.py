@@ -20,9 +20,8 @@ from llm_decpomdp.benchmarks.cli.scripts import main as script
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
 from llm_decpomdp.benchmarks.config.load import find_config
 from llm_decpomdp.benchmarks.runs import SETTINGS
-from llm_decpomdp.benchmarks.runs.data import load_envs
+from llm_decpomdp.benchmarks.runs.data import load_envs, schedule
 from llm_decpomdp.benchmarks.runs.resume import resume
-from llm_decpomdp.benchmarks.runs.setup import schedule
 from llm_decpomdp.policy import TrainablePolicy
 from llm_decpomdp.utils.storage import read_json_lines
 from tests.benchmarks.runs.conftest import Runs

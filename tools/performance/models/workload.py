@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import llm_decpomdp
 from llm_decpomdp.agents.inference.options import Caching
-from llm_decpomdp.agents.models.pretrained import OFFLINE_MODEL, offline_model
+from llm_decpomdp.agents.models.gguf import offline_model
+from llm_decpomdp.agents.models.pretrained import OFFLINE_MODEL
 from llm_decpomdp.agents.models.prompting import end_of_turn
 from llm_decpomdp.agents.single_model import load_policy
 
