@@ -261,5 +261,5 @@ def _last_mention(text: str, actions: Mapping[str, int]) -> int | None:
 
 def _plain(text: str) -> str:
     """Return a text without brackets, commas and emphasis, in lower case, with one blank between words."""
-    bare = re.sub(r"[(),:]|(?<=\s)-+(?=\s)|(?<!\w)_+|_+(?!\w)", " ", text.translate(PLAIN))
+    bare = re.sub(r"[(),:]|(?<=\s)-+(?=\s)|(?<!\w)_+|(?<!_)_+(?!\w)", " ", text.translate(PLAIN))
     return " ".join(bare.lower().split())

@@ -246,7 +246,7 @@ MAX_BODIES = 3
 
 _FENCE = re.compile(
     r"^[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+)?(?P<opening>`{3,}|~{3,})(?P<info>[^\n`]*)"
-    r"|(?P<amid>`{3,})(?P<language>[a-z0-9]*)[ \t]*$",
+    r"|(?P<amid>(?<!`)`{3,})(?P<language>[a-z0-9]*)[ \t]*$",
     re.MULTILINE,
 )
 _LANGUAGE = re.compile(r"\s*(?:python3?|py3?|Python)?(?:\s+|$)")

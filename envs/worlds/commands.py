@@ -74,7 +74,7 @@ def plain_lines(completion: str) -> Iterator[AnswerLine]:
     )
     for line in _BOX.sub(r"\nAnswer: \1\n", answer).splitlines():
         if not line.strip():  # completions may have many
-            yield AnswerLine("", title, inside)
+            yield AnswerLine("", "", inside)
             continue
         mark = line.strip(" \t>")[:3]
         # Fences around a text on one line are removed with the emphasis.
@@ -168,7 +168,8 @@ def read_commands(text: str, forms: Mapping[str, Form], limit: int | None = None
         # A label may have the verb, as in `Final answer: Ada`.
         if line.text and not commands and (verb := verbs.search(label)):
             commands = _read_line(f"{label[verb.start() :]} {line.text.lower()}", verbs, forms)
-        if re.match(r"[^0-9]*final[^0-9]*$", label) or ("answer" in label and not line.text):
+        is_final = "final" in label and not re.search("[0-9]", label)
+        if is_final or ("answer" in label and not line.text):
             places[False].clear()
         places[line.is_fenced] += commands
     commands = places[True] if any(places[True]) else places[True] + places[False]

@@ -57,8 +57,9 @@ BLANKS = "\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u0085"
 
 # A fence inside a triple-quoted string ends it here: the quotation mark was a stray one in prose.
 _TRIPLE = r'"""(?:\\.|(?!"""|^[ \t]*```)[^\\])*"""' + r"|'''(?:\\.|(?!'''|^[ \t]*```)[^\\])*'''"
+# A quote after a backslash opens no string: else each escaped quote of an open string would be tried to the end.
 _STRING = (
-    rf"(?<!\w)(?:[rbfuRBFU]{{1,2}})?(?:{_TRIPLE}"
+    rf"(?<![\w\\])(?:[rbfuRBFU]{{1,2}})?(?:{_TRIPLE}"
     r'|"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])*')"
 )
 _COMMENT = r"\#[^\n]*"
@@ -96,7 +97,9 @@ _MARKER = re.compile(
 # A cheap test: most completions have no marker, and the long pattern takes time.
 _ANY_MARKER = re.compile(r"<[|\uff5c/a-z]|\[/?(?:INST|SYSTEM_PROMPT)|\[\|")
 _AFTER_MENTION = re.compile(r"[ ,.;:!?)]+\w")
-_ROLE = re.compile(r"\s*(?:assistant|model|chatbot|final|python)?[ \t]*(?:\n|$)", re.IGNORECASE)
+_ROLE = re.compile(
+    r"\s*(?:(?:assistant|model|chatbot|final|python)[ \t]*(?:\n|$)|(?<=\n)|$)", re.IGNORECASE
+)
 _OTHER_ROLE = re.compile(r"\s*(?:user|system|human|tool|ipython)[ \t]*(?:\n|$)", re.IGNORECASE)
 # Models that are asked for a format put the answer into tags, which are no code.
 _WRAPPER = re.compile(
@@ -159,12 +162,16 @@ def _remove_reasoning(text: str) -> str:
         return text
     parts: list[str] = []
     position = 0
+    absent: set[re.Pattern[str]] = set()  # ends that do not follow: a text may mention many tags
     while match := next(_unquoted_matches(_TAG, text, position), None):
         if match["close"]:  # a template may have put the opening tag into the prompt
             parts, position = [], match.end()
             continue
         harmony = match[0].startswith("<|channel|>")
-        closing = (_HARMONY_END if harmony else _CLOSING_TAG).search(text, match.end())
+        end = _HARMONY_END if harmony else _CLOSING_TAG
+        closing = None if end in absent else end.search(text, match.end())
+        if closing is None:
+            absent.add(end)
         if closing is None and _is_mention(text, match):
             parts.append(text[position : match.end()])
             position = match.end()

@@ -9,8 +9,10 @@ from functools import cache
 import pytest
 
 from llm_decpomdp import answers, make
+from llm_decpomdp.envs.openspiel.games import _plain
 from llm_decpomdp.envs.planning.sudoku import read_grid
 from llm_decpomdp.envs.planning.walk import read_moves
+from llm_decpomdp.envs.source_code.parsing import split_blocks
 from llm_decpomdp.envs.verified.env import read_answer, read_judgement
 from llm_decpomdp.envs.worlds.commands import plain_answers, read_commands
 from llm_decpomdp.envs.writing.roles import paragraphs
@@ -417,9 +419,32 @@ HOSTILE = {
 }
 
 
+NESTED = {
+    "escaped quotes": ("a <think> b", '"\\', ""),
+    "escaped quotes and markers": ("a <|im_end|> b ", "\\'", ""),
+    "escaped quotes and invisible characters": ("\u200b", '"\\', ""),
+    "mentions of reasoning": ("", "a <think> b\n", ""),
+    "blanks behind a header": ("<|im_start|>", " ", "x"),
+    "underscores between letters": ("a", "_", "b"),
+    "backquotes in a line": ("a", "`", "b c"),
+    "blank lines behind a long label": ("so " * 16_000 + "answer:\n", "\n", ""),
+    "blank lines behind a wide step": ("step" + " " * 50_000 + "1:\n", "\n", ""),
+    "words of a final step": ("", "final ", "step 1:"),
+}
+"""Beginning, piece and end of texts in which a reader could search the rest again from each piece."""
+
+
 @pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
 def test_no_text_is_an_error_or_takes_long(piece):
-    text = piece * (100_000 // len(piece)) + "x"
+    read_in_all_ways(piece * (100_000 // len(piece)) + "x")
+
+
+@pytest.mark.parametrize(("before", "piece", "behind"), NESTED.values(), ids=NESTED)
+def test_no_piece_makes_a_reader_search_the_rest_again(before, piece, behind):
+    read_in_all_ways(before + piece * ((100_000 - len(before)) // len(piece)) + behind)
+
+
+def read_in_all_ways(text):
     start = time.process_time()
     read_commands(text, FORMS, 20)
     read_moves(text, 20)
@@ -428,4 +453,6 @@ def test_no_text_is_an_error_or_takes_long(piece):
     plain_answers(text)
     read_judgement(text)
     paragraphs(text)
+    split_blocks(text, lambda part: False)
+    _plain(text)
     assert time.process_time() - start < 3.0  # all of them; a slow machine takes a second
