@@ -12,6 +12,7 @@ from reasoning_gym.utils import extract_answer
 from llm_decpomdp.integrations.games import TextGame
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.spaces import requested_task
+from llm_decpomdp.utils.answers import score_answer
 from llm_decpomdp.utils.chat_text import find_answer
 from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, from_single_agent
 
@@ -74,10 +75,10 @@ class Questions(TextGame):
         return question, {"task_index": int(position)}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Score the answer, as the data set does."""
+        """Score the answer as the data set does; 0 for one that its checker must not evaluate."""
         tagged = extract_answer(action)
         answer = find_answer(action).text.strip() if tagged is None else tagged
-        return "", float(self._data.score_answer(answer, self._entry)), True, False, {}
+        return "", score_answer(self._data, answer, self._entry), True, False, {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the data set, which is made again: some cannot be pickled, or continue differently."""

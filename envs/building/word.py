@@ -36,6 +36,9 @@ COLORS = ("red", "blue", "green", "yellow", "white", "black", "orange", "purple"
 ALLOWANCE = 1.2
 """Commands of a turn, as a multiple of the largest share of a task."""
 
+MOST_LETTERS = 1000
+"""Letters of an answer in the wording `bare` that are read, those beyond the limit included."""
+
 FORMS = {"put": (int, int, str), "clear": (int, int)}
 
 INK = {"0": "#4477aa", "1": "#ee6677", "2": "#228833", "3": "#ccbb44"}
@@ -280,7 +283,8 @@ def _in_sentences(task: WordTask, agent: int, text: str) -> str:
     places = [ord(letter) - ord("a") for letter in text]
     if not all(0 <= place < SIZE * SIZE for place in places):
         return text
-    return put_all(task, agent, [(place % SIZE, place // SIZE) for place in places])
+    cells = [(place % SIZE, place // SIZE) for place in places[:MOST_LETTERS]]
+    return put_all(task, agent, cells)
 
 
 def _list_cells(cells: Sequence[Sequence[int]]) -> str:

@@ -29,6 +29,7 @@ from llm_decpomdp.envs.worlds.game import (
 from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, each, exploits, only
 from llm_decpomdp.interfaces import Component, Task, TaskSet, Verdict
 from llm_decpomdp.options import as_arguments, option
+from llm_decpomdp.utils.answers import score_answer
 from llm_decpomdp.utils.chat_text import find_answer
 from llm_decpomdp.utils.extras import install_command
 from llm_decpomdp.utils.text import warn
@@ -92,7 +93,7 @@ class QuestionSet:
             return re.sub(r"(?<=[0-9]),(?=[0-9]{3})", "", answer.strip()) == task.answer
         data = _data_set(self.dataset, self.options)
         try:
-            return bool(data.score_answer(answer, data[task.position]) >= 1.0)
+            return score_answer(data, answer, data[task.position]) >= 1.0
         except Exception:  # some checkers fail on texts that are no answers
             return False
 
@@ -163,7 +164,7 @@ def draw_question(rng: np.random.Generator, dataset: str, options: str) -> dict[
     position = int(rng.integers(len(data)))
     entry = data[position]
     answer = entry["answer"]
-    if not isinstance(answer, str) or data.score_answer(answer, entry) < 1.0:
+    if not isinstance(answer, str) or score_answer(data, answer, entry) < 1.0:
         return None
     texts = dict.fromkeys(("key", "content", "question"), entry["question"])
     return {**texts, "answer": answer, "position": position}

@@ -84,3 +84,17 @@ def test_unknown_names_are_refused():
         ValueError, match="has no tasks in split='train': either none of its questions"
     ):
         make("verified-v0", dataset="graph_color").reset(seed=0)
+
+
+CODE = "[open('evaluated', 'w')]"
+
+
+@pytest.mark.parametrize("dataset", ["binary_matrix", "countdown", "n_queens", "spiral_matrix"])
+def test_no_checker_evaluates_an_answer_that_is_code(dataset, tmp_path, monkeypatch):
+    from llm_decpomdp.integrations.reasoning_gym import questions
+
+    monkeypatch.chdir(tmp_path)
+    for env in (make("verified-v0", dataset=dataset, num_agents=1), questions(dataset)):
+        env.reset(seed=0)
+        assert set(env.step(dict.fromkeys(env.agents, CODE))[1].values()) == {0.0}
+    assert not [*tmp_path.iterdir()]
