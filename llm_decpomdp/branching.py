@@ -22,6 +22,7 @@ ATTRIBUTES = ("env", "aec_env")
 """Attributes of PettingZoo's wrappers, and of its conversions between its two APIs, with the inner environment."""
 
 
+# Protocols of `typing` ask `hasattr` before Python 3.12, which is true for names that a wrapper forwards.
 @runtime_checkable
 class Forkable(Protocol):
     """An environment that makes independent copies of itself, safe to step in different threads."""
@@ -170,6 +171,7 @@ def seed_noise(env: object, seed: int, *names: str | int) -> None:
 
 def _attribute(env: object) -> str | None:
     """Return the attribute of a wrapper with its inner environment; `None` for any other object."""
+    # Its own attributes: PettingZoo's wrappers forward all others to the inner environment.
     state = getattr(env, "__dict__", {})
     envs = (name for name in ATTRIBUTES if isinstance(state.get(name), (AECEnv, ParallelEnv)))
     return next(envs, None)

@@ -42,7 +42,7 @@ from llm_decpomdp.spaces import (
 from llm_decpomdp.utils.text import visible, warn
 from llm_decpomdp.validation import check_flags, check_whole, unknown
 
-MAX_STATE_LENGTH = 100_000_000
+MAX_STATE_LENGTH = 100_000_000  # 90 turns of one agent with the longest prompts and completions
 
 
 class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # of pettingzoo
@@ -119,6 +119,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # of petti
         self._rng: np.random.Generator | None = None
         self._episode: Episode | None = None
         self.possible_agents = [role.agent for role in self.roles]
+        # At least 1, so that an environment without roles is refused, too.
         if len(set(self.possible_agents)) < max(1, len(self.roles)):
             raise ValueError(
                 f"{name} needs one role or more, each with an agent of its own, got {self.possible_agents}: give "
@@ -402,6 +403,7 @@ class DecPOMDPEnv(ParallelEnv[str, str, str]):  # type: ignore[misc]  # of petti
 
 def _generator(state: Any) -> np.random.Generator:
     """Return a generator that goes on from the state of another one; a deep copy takes four times as long."""
+    # As in `gymnasium.utils.seeding`. The seed, which the state replaces, saves a read of the system's entropy.
     bits = np.random.PCG64(0)
     bits.state = state
     return np.random.Generator(bits)

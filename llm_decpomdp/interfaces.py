@@ -44,6 +44,7 @@ class Verdict:
     @property
     def reward(self) -> float:
         """The team's reward: the sum of the components."""
+        # `fsum` rounds once, so that the reward does not depend on the order of the components.
         return float(math.fsum(self.components.values()))
 
 
@@ -392,6 +393,7 @@ class TaskSet:
         """Return itself: nothing in it changes, and a copy of an environment should not copy the data."""
         return self
 
+    # It writes to `__dict__` and not by `setattr`, so it also works in a frozen dataclass.
     @cached_property
     def positions(self) -> Mapping[str, int]:
         """Task id to position."""
@@ -412,8 +414,8 @@ class TaskSet:
         """Sixteen hexadecimal digits of a SHA-256 over the data of every task; our notes don't count."""
         # A new note about a known issue must not make the data of old runs look changed.
         rows = [asdict(replace(task, known_issue=None)) for task in self.tasks]
-        text = json.dumps(rows, sort_keys=True)
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        text = json.dumps(rows, sort_keys=True)  # ASCII, whatever characters the data has
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def describe(self) -> dict[str, Any]:
         """Return the JSON-able identity of the data, for metadata, manifests and reports."""

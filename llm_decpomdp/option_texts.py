@@ -56,6 +56,8 @@ def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> s
             path.append(part)
         elif part.isdecimal() and path:
             path[-1] += f"[{part}]"
+        # Pydantic calls an unknown field of a dataclass `unexpected_keyword_argument`. Parts of a place that are
+        # no fields are its names for the members of a union, such as `list[int]`.
         elif "unexpected" in kind:
             if section and part in (now := former_names(section)):
                 return f"the option {part!r} is called {now[part]!r} now"
@@ -74,10 +76,12 @@ def explanation(error: ValidationError, owner: type[Any], prefix: str = "") -> s
         return f"{key}={value} is refused: {limits['refused'][value]}"
     if kind == "choice":
         return unknown(key, value, limits["choices"])
+    # `finite` of `check_type`, and pydantic's `finite_number` for the items of a list.
     if kind.startswith("finite"):
         return f"{key} must be a finite number, got {value!r}"
     for bound, words in BOUNDS.items():
         if bound in context:
+            # In pydantic's errors the bounds of a float are floats: 12 digits write 1.0 as 1.
             return f"{key} must be {words} {context[bound]:.12g}, got {value!r}"
     item = ITEMS.get(kind.partition("_")[0]) if key.endswith("]") else None
     return f"{key} must be {item or type_in_words(holder, declared.name)}, got {value!r}"

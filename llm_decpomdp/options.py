@@ -45,6 +45,7 @@ OF_CLASS = ("unless", "only_with")
 FROM_TEXT = "from text"
 """Context of a validation of YAML and command lines, where a text such as "3" may be a number."""
 
+# Numbers become texts, as YAML reads a name such as 7 as a number. `check_type` refuses them in Python.
 _SETTINGS = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -125,6 +126,7 @@ class Options:
 
     def __init_subclass__(cls, *, frozen: bool = True, eq: bool = True) -> None:
         # Validators of all fields, as if the body of the subclass declared them.
+        # `mode="before"` sees what the caller gave, and not what pydantic has made of it.
         cls._types = field_validator("*", mode="before")(classmethod(check_type))  # type: ignore[attr-defined]
         cls._choices = field_validator("*")(classmethod(check_choice))  # type: ignore[attr-defined]
         dataclass(cls, frozen=frozen, eq=eq, config=_SETTINGS)  # changes the class itself
@@ -147,6 +149,7 @@ class Options:
         """Raise the error of an option that has no effect with the present value of another one."""
         values = {"value": getattr(self, name), "present": getattr(self, other)}
         context = {"name": name, "other": other, "without": without, "only": only, **values}
+        # A custom error carries the values to `explanation`, which knows the section that its text must name.
         raise PydanticCustomError("no_effect", "no effect", context)
 
 
@@ -158,6 +161,7 @@ def _explain_errors(kind: type[Options], initialize: Callable[..., None]) -> Cal
         try:
             initialize(self, *values, **options)
         except ValidationError as error:
+            # Imported here, because option_texts imports this module.
             from llm_decpomdp.option_texts import explanation
 
             problem = explanation(error, kind)
@@ -251,6 +255,7 @@ def former_names(owner: type[Any], prefix: str = "") -> dict[str, str]:
 
 def replace_in(options: Same, section: str, **values: Any) -> Same:
     """Return options with other values in one of their sections; errors name the section."""
+    # A mapping and not an instance: pydantic then checks it as a part of the whole, and names the section.
     changed: dict[str, Any] = {**vars(getattr(options, section)), **values}
     return replace(options, **{section: changed})
 
@@ -273,6 +278,7 @@ def sections_of(owner: type[Any], name: str) -> list[type[Options]]:
 
 def types_of(owner: type[Any], name: str) -> list[Any]:
     """Return the types that a field may have, the members of a union one by one; `NoneType` for null."""
+    # Not `Field.type`: that of a dataclass is a text where a module postpones annotations.
     annotation = owner.__pydantic_fields__[name].annotation
     is_union = get_origin(annotation) in (Union, UnionType)
     return [*get_args(annotation)] if is_union else [annotation]
@@ -329,6 +335,7 @@ def check_type(cls: type[Options], value: Any, info: ValidationInfo) -> Any:
         accepted_as |= {bool, int, float} if isinstance(value, str) else {str}
     if not kinds & accepted_as:
         raise PydanticCustomError("type", "wrong type")
+    # Pydantic makes a number of the text "inf", too, and infinity is within a bound such as `ge=0`.
     if BOUNDS.keys() & limits and str(value).lower().lstrip("+-.") in ("inf", "infinity", "nan"):
         raise PydanticCustomError("finite", "not finite")
     return value

@@ -74,6 +74,7 @@ def draw_svg(drawn: Picture) -> str:
         rows = entry["rows"]
         columns = max(map(len, rows), default=1)
         cell = min(int(drawn.get("cell", CELL)), WIDTH // max(1, columns))
+        # A letter of font size 12 is about 7 pixels wide.
         across = max(columns * cell, 7 * len(entry["title"]))
         if x and x + across > WIDTH:
             x, y, height = 0, y + height + GAP, 0
@@ -107,6 +108,7 @@ def _panel(
 
 def _rect(x: int, y: int, side: int, color: str) -> str:
     fill = f'fill="{escape(color)}"' if color else 'fill="none"'
+    # Half-transparent gray, which can be seen on light and on dark pages.
     return f'<rect x="{x}" y="{y}" width="{side}" height="{side}" {fill} stroke="#8888" />'
 
 

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+# Before Python 3.12 those of `typing` ask `hasattr`, which is true for names that `__getattr__` only forwards.
 from typing_extensions import Protocol, runtime_checkable
 
 if TYPE_CHECKING:

@@ -285,6 +285,7 @@ def spec(id: str) -> EnvSpec:
             if plugin.full_name == id:
                 fresh = EnvSpec(name, plugin.path)
                 entry = _registry.get(name, fresh)
+                # The plain name may be registered to another package. The full name means this one.
                 return entry if entry.entry_point == plugin.path else fresh
     # Only for unknown ids: reading all entry points is slow in large installations.
     if name not in _registry:

@@ -49,6 +49,7 @@ def print_turn(env: DecPOMDPEnv, viewer: str | None = None, *, judged: bool = Tr
     """
     from rich.console import Console
 
+    # Rich would color the numbers in titles.
     console, episode = Console(highlight=False), env.episode
     visible_agents = [agent for agent in episode.prompts if viewer in (None, agent)]
     if judged and not episode.turns:

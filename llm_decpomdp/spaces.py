@@ -55,6 +55,7 @@ class UnicodeText(Text):
     def sample(self, mask: Any = None, probability: Any = None) -> str:
         """Draw a short random string; `mask` and `probability` as in `gymnasium.spaces.Text.sample`."""
         if mask is None and probability is None:
+            # Without a length gymnasium draws one up to `max_length`, which is a million characters here.
             longest = min(self.max_length, max(self.min_length, SAMPLE_LENGTH))
             mask = (int(self.np_random.integers(self.min_length, longest + 1)), None)
         return str(super().sample(mask, probability))

@@ -98,6 +98,7 @@ class CounterfactualCritic(Critic):
         for rollout, targets in zip(rollouts, value_targets, strict=True):
             for index, group in enumerate(rollout.groups):
                 table, num_cut = self._table(rollout, index, rows)
+                # One critic of the team gives all agents the same returns.
                 returns = targets[self.agents[0]][index]
                 tables.append((group, returns, table))
                 cut_parts += num_cut
@@ -156,6 +157,8 @@ def _answers(
 ) -> _Answers:
     # In float64, so that differences between equal answers are exactly 0.
     read = {agent: values[torch.tensor(rows)] for agent, rows in table.items()}  # (G, G, d)
+    # The diagonal exchanges no answer, so each agent's table has the same there. `diagonal` returns it last, (d,
+    # G).
     played = next(iter(read.values())).diagonal().T
     return _Answers(
         (ANSWERS, group.turn),

@@ -225,6 +225,7 @@ class Critic:
         places: dict[int, list[StatePosition]] = {}
         for place in states.features:
             turn = rollouts[place.rollout].groups[place.group].turn
+            # The state after a joint sample is the one before the next turn.
             places.setdefault(turn + (place.sample is not None), []).append(place)
         predictions = dict.fromkeys(states.features, 0.0)
         for turn, of_turn in places.items():

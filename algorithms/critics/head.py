@@ -62,6 +62,7 @@ class ValueHead:
 
     def __init__(self, width: int, learning_rate: float) -> None:
         self.weight = torch.nn.Parameter(torch.zeros(width, dtype=torch.float32))
+        # AdamW decays by default (0.01), which would pull V to the mean of its targets.
         self._adamw = torch.optim.AdamW([self.weight], lr=learning_rate, weight_decay=0.0)
         self._optimizers = [self._adamw]
         self._targets, self._inputs = Moments(), Moments()

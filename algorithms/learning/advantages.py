@@ -193,6 +193,7 @@ def subtract_baseline(returns: Returns, baseline: Baseline, *, normalize: bool =
     if not normalize:
         return difference
     spread = returns.std(-1, keepdims=True)
+    # Division by infinity makes the advantages 0.
     spread = np.where(spread < SMALLEST_SPREAD, np.inf, spread)
     return difference / spread
 

@@ -79,6 +79,7 @@ class Algorithm:
         if self.options is None and self.Options is not None:
             self.options = self.Options()
         for returns in (SAMPLE_RETURNS, SAMPLE_RETURNS[0]):
+            # A copy, as a baseline of a user may change its argument.
             baselines = self.baseline(returns.copy())
             if (
                 not isinstance(baselines, np.ndarray)

@@ -96,6 +96,7 @@ class PolicyOptimizer:
             {"params": [m for m in self.masters if m.dim() > 1], "weight_decay": weight_decay},
             {"params": [m for m in self.masters if m.dim() <= 1], "weight_decay": 0.0},
         ]
+        # `None` and not False for `fused`: False also turns off `foreach`, which steps many weights in one kernel.
         # AdamW refuses empty groups, such as the vectors of an adapter.
         self._adamw = torch.optim.AdamW(
             [g for g in groups if g["params"]], lr=learning_rate, fused=fused or None
@@ -105,6 +106,7 @@ class PolicyOptimizer:
         """Clip the gradient to the norm `limit`, and return its norm before, in the units of the loss."""
         # An infinite limit only measures the norm.
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, limit or math.inf)
+        # Of shards the norm is a distributed tensor, too.
         return float(whole(norm))
 
     def step(self, factor: float = 1.0) -> None:

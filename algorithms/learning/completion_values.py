@@ -93,6 +93,7 @@ def length_penalties(
                 "overlong_buffer_len=0"
             )
         room = limit - np.array([len(completion.tokens) for completion in completions])
+        # The lower bound is 1 where a completion was truncated, and 0 elsewhere.
         share = np.clip(1 - room / tokens, share, 1.0)
     return options.truncation.overlong_penalty * share
 

@@ -145,4 +145,5 @@ def broadcast_parameters(parameters: Iterable[torch.nn.Parameter]) -> None:
 
 
 def _is_initialized() -> bool:
+    # Builds of torch without distributed have no `is_initialized`.
     return distributed.is_available() and distributed.is_initialized()

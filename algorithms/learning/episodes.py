@@ -45,6 +45,7 @@ def _pool_tokens(groups: Sequence[GroupValues], options: LearnerOptions) -> list
             pools.setdefault((group.group.turn, agent), {})[index] = count
     for (_, agent), counts in pools.items():
         if len(counts) > 1:
+            # At least 1, as `truncation.mode=mask` may leave out all tokens, and `token_mean` divides by this.
             tokens = max(sum(counts.values()), 1) / len(counts)
             for index in counts:
                 means[index][agent] = tokens

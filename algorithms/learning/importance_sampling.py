@@ -116,6 +116,7 @@ def joint_effective_sample_size(
 def effective_share(log_weights: Tensor) -> float:
     """(sum w)^2 / (J sum w^2) of weights e^x, (J,): the effective sample size as a share of J."""
     log_weights = log_weights.double()
+    # In logarithms, because the ratio of a long completion overflows.
     doubled = 2 * log_weights.logsumexp(0) - (2 * log_weights).logsumexp(0)
     return float(doubled.exp()) / len(log_weights)
 

@@ -66,6 +66,7 @@ def kl_to_come(log_probs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
     nearly 0 near the reference, and has another direction far from it (arXiv 2506.09477, 2512.21852).
     """
     difference = mask_terms(log_probs - reference, mask).detach()
+    # Not `torch.cumsum`, which is not deterministic on CUDA.
     return cumulative_sum(difference.flip(-1)).flip(-1)
 
 
@@ -78,4 +79,5 @@ def kl_estimate(log_probs: Tensor, reference: Tensor) -> Tensor:
         (G, T), in nats, without a gradient.
     """
     difference = (log_probs - reference).detach()
+    # `expm1` keeps the digits that exp(-d) - 1 loses near d = 0.
     return torch.expm1(-difference) + difference

@@ -31,7 +31,7 @@ class ObjectiveOptions(Options):
     switch = "name"
     former_names: ClassVar = {
         "objective": "name",
-        "clip_range": "clip_range",
+        "clip_range": "clip_range",  # it stood beside the section
         "clip_range_high": "clip_range_high",
     }
     name: str = option("ppo", choices=tuple(CLIP_RANGES))

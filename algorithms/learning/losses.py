@@ -220,6 +220,7 @@ def expand_tokens(advantages: Tensor) -> Tensor:
 
 def mask_terms(terms: Tensor, mask: Tensor) -> Tensor:
     """Return the terms with 0 on padding, and no gradient there, (G, T)."""
+    # Not a product: an infinity on padding times 0 is not a number.
     return terms.masked_fill(mask == 0, 0.0)
 
 

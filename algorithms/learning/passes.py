@@ -51,6 +51,7 @@ def fill_passes(
             continue
         completions = [completion for item in microbatch for completion in item.completions]
         size = count(microbatch[0].prompt, completions)
+        # A full pass by default, so that the first microbatch opens one.
         items, total = last.get(id(policy), ([], tokens))
         if total + size > tokens:
             items, total = [], 0
@@ -118,6 +119,7 @@ def split_by_prompt(items: Sequence[LossItem]) -> list[list[LossItem]]:
 
 def _padded_characters(items: Sequence[LossItem]) -> int:
     """Return the number of characters of items with one prompt in a padded batch."""
+    # Characters stand for tokens, which not every policy counts (`count_tokens`).
     texts = [completion.text for item in items for completion in item.completions]
     context = sum(len(message["content"]) for message in to_messages(items[0].prompt))
     return len(texts) * (context + max(map(len, texts)))

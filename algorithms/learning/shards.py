@@ -85,6 +85,7 @@ def cut_moments(adamw: Mapping[str, Any], optimizer: torch.optim.AdamW) -> dict[
     order = [weight for group in optimizer.param_groups for weight in group["params"]]
     moments = {
         index: {
+            # The number of steps is a scalar, which every process keeps.
             name: cut_as(value, order[index]) if value.shape == order[index].shape else value
             for name, value in of_weight.items()
         }

@@ -105,7 +105,7 @@ class OpponentSource(SourceWrapper):
             rollout_options = RolloutOptions(
                 joint_mode=options.joint_mode,
                 num_partners=options.num_partners,
-                early_termination_threshold=-float(np.finfo(np.float64).max),
+                early_termination_threshold=-np.inf,
             )
         opponent_rollouts = collect_rollouts(
             self.env,

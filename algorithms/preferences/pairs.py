@@ -92,6 +92,7 @@ class History:
         """Add visits, in order."""
         for rollout in rollouts:
             visits = self._visits.pop(rollout.start, [])
+            # Without an age the first visit is the one to compare with, and stays.
             if self.age is not None or not visits:
                 visits = [*visits, _first_state(rollout, discount)][-(self.age or 1) :]
             self._visits[rollout.start] = visits
@@ -229,6 +230,7 @@ def matches(
             "lower group_size, or set joint_mode=common"
         )
     different, learning = (
+        # Begins with zeros, as there is no column where no agent learns.
         sum((column[:, None] != column for column in columns.T), np.zeros((len(said),) * 2, int))
         for columns in (said, said[:, np.array(learns)])
     )

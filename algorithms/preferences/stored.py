@@ -103,6 +103,7 @@ def _rollout(rows: Sequence[Row], models: Mapping[str, str | None]) -> Rollout:
         rewards=tuple(float(first[f"{side}_return"]) for side in SIDES),
         infos=({}, {}),
     )
+    # Exports name a start without a task by its seed.
     seed = re.fullmatch(r"seed (\d+)", first["task"])
     return Rollout(Start(seed=int(seed[1])) if seed else Start(task_id=first["task"]), (group,))
 

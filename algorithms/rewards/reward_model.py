@@ -147,6 +147,7 @@ def fit_reward_model(
     phi = table[[rows[text] for text in texts]].view(len(samples) // 2, 2, -1)  # (pairs, 2, d)
     of_train = phi[: len(train)].flatten(0, 1)
     mean, deviation = of_train.mean(0), of_train.std(0, correction=0)
+    # Above 0 also where all texts have equal features.
     floor = max(SMALLEST * float(deviation.mean()), torch.finfo(torch.float32).tiny)
     scale = deviation.clamp(min=floor) * phi.shape[-1] ** 0.5
     z = (phi - mean) / scale
@@ -185,7 +186,7 @@ def split(
     key: Callable[[int], Any] = lambda index: comparisons[index].task  # noqa: E731
     if len(by_task) == 1:
         logger.warning("all pairs are of task %s, so held-out ones are no other task's", by_task[0])
-        key = int
+        key = int  # each pair by itself
     keys = list(dict.fromkeys(key(index) for index in range(len(comparisons))))
     order = stream(seed, "held out").permutation(len(keys))
     count = min(len(keys) - 1, max(1, round(share * len(keys))))
@@ -228,6 +229,7 @@ def measures(margins: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float]
     right = 1 / (1 + np.exp(-margins))
     correct = np.where(margins > 0, 1.0, np.where(margins < 0, 0.0, 0.5))
     confidence = np.maximum(right, 1 - right)
+    # A confidence of exactly 1 belongs to the last bin.
     bins = np.minimum((BINS * (2 * confidence - 1)).astype(int), BINS - 1)
     error = sum(
         abs(confidence[bins == index].sum() - correct[bins == index].sum()) for index in range(BINS)

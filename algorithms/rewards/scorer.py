@@ -250,6 +250,7 @@ def _sample(group: Group, joint: int) -> Sample:
             group.completions.items(), group.joint[joint], strict=True
         )
     }
+    # Plain texts: `torch.load` refuses the class of a prompt with a history in a checkpoint.
     return Sample({agent: str(text) for agent, text in group.prompts.items()}, texts)
 
 

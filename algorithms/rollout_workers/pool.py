@@ -202,6 +202,7 @@ class RolloutWorkerPool(RolloutWorker):
         for batch in batches:
             index = next((i for i, other in prefetched.items() if other == batch), None)
             indices.append(self._add(batch) if index is None else index)
+            # Equal batches may be asked for twice, and a prefetched one is the result of one of them.
             prefetched.pop(indices[-1], None)
         begun = {*self._results, *(worker.index for worker in self.workers)}
         # Before those that were prefetched for later.
@@ -258,6 +259,7 @@ class RolloutWorkerPool(RolloutWorker):
                 self._deaths[worker.index] += 1
                 batch = self._batches[worker.index]
                 self._count_death(worker, cause, batch, self._deaths[worker.index])
+                # In front of those that were not begun before.
                 self._waiting.appendleft(worker.index)
 
     def _restore_servers(self, request: RolloutRequest, error: ServerLost, losses: int) -> None:

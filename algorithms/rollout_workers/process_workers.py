@@ -67,6 +67,7 @@ class ProcessRolloutWorkers(RolloutWorkerPool):
         samplers: Mapping[str, RemoteSampler] | None = None,
     ) -> None:
         super().__init__(workers, max_retries, samplers)
+        # Pickled at once, so that what cannot be sent is an error before the run begins.
         self._make_state = pickle.dumps(make_state)
         self._folder: TemporaryDirectory[str] | None = None
         self._updates = 0
@@ -230,6 +231,7 @@ def _end_with_parent(folder: Path) -> None:
     def watch() -> None:
         wait([parent.sentinel])
         shutil.rmtree(folder, ignore_errors=True)
+        # `sys.exit` would end this thread alone.
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

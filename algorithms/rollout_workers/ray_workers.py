@@ -95,6 +95,7 @@ def connect(address: str | None = None, *, trusted_network: bool = False) -> Any
     settings: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
         ray.init(
+            # Without an address Ray would join a cluster that happens to run on this machine.
             address=address or "local",
             log_to_driver=False,
             logging_level=logging.WARNING,
@@ -235,6 +236,7 @@ class RayRolloutWorkers(RolloutWorkerPool):
         return min(self.number, sum(room))
 
     def _start(self) -> RayActorHandle:
+        # The pool starts actors itself. Ray's default strategy prefers nodes that are in use already.
         options = {**self._needs, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
         actor = self._ray.remote(RayActor).options(**options)
         return RayActorHandle(self._ray, actor.remote(self._make_state, torch.get_num_threads()))

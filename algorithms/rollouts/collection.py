@@ -335,7 +335,7 @@ def sample_groups(
         for state, texts in enumerate(prompts)
         for agent, text in texts.items()
     ]
-    size = max(1, MAX_ROWS // group_size)
+    size = max(1, MAX_ROWS // group_size)  # prompts of a batch
 
     def ask(batch: Sequence[_Request]) -> list[list[Completion]]:
         parts = (batch[first : first + size] for first in range(0, len(batch), size))

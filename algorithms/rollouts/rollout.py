@@ -253,6 +253,7 @@ def _step(env: TextEnv, actions: dict[str, str]) -> StepOutcome:
                 f"the infos of {agent!r} must be a dictionary, which may be empty, got {short(info_of)}: let "
                 "step() of the environment return one"
             )
+    # The bool of numpy is no `Real`.
     numbers = {k: v for k, v in infos[first].items() if isinstance(v, (Real, np.bool_))}
     info = {key: float(value) for key, value in numbers.items() if not _is_own(key)}
     own = {a: _own_points(a, infos[a]) for a in infos if any(map(_is_own, infos[a]))}

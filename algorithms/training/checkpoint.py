@@ -201,6 +201,7 @@ def _path(folder: Path, kind: str, counters: Mapping[str, Any]) -> Path:
 def _all(folder: Path, kind: str) -> list[Path]:
     """List the checkpoints of a kind, oldest first."""
     names = ((NAME.fullmatch(path.name), path) for path in folder.glob("*"))
+    # Of equal updates the path decides: the steps of a warm start have leading zeros.
     numbered = sorted((int(name[2]), path) for name, path in names if name and name[1] == kind)
     return [path for _, path in numbered]
 

@@ -93,6 +93,7 @@ class CurriculumSource(SourceWrapper):
         inside = (rates >= BAND[0]) & (rates <= BAND[1])
         # Gumbel-top-k: the largest sums of log weight and Gumbel noise are a weighted draw without replacement.
         noise = stream(self.seed, "curriculum", update).gumbel(size=len(rates))
+        # `lexsort` sorts by its last key first: all within the band come before those outside.
         order = np.lexsort((-np.where(inside, np.log(variance) + noise, variance), ~inside))
         places = order[:number]
         row = {

@@ -330,6 +330,7 @@ def _mean_of(rows: Sequence[Row], key: str) -> float:
 
 def _error(first: Sequence[Row], last: Sequence[Row], key: str) -> float:
     """Compute the standard error of the difference of two means over updates."""
+    # The squares of independent errors add up.
     return math.hypot(*(stdev(row[key] for row in of) / math.sqrt(len(of)) for of in (first, last)))
 
 

@@ -68,6 +68,7 @@ class RunLog(TrainerCallback):
         """
         if processes.rank() == 0:
             self._lock.enter_context(self.folder.exclusive_access())
+        # The first process decides for all, so that none waits for others that have ended.
         if not self._resumed and processes.broadcast(self.folder.metrics.exists()):
             raise FileExistsError(
                 f"{self.folder.path} already holds a run: resume it or choose another folder"

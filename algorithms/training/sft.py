@@ -157,6 +157,7 @@ class SupervisedTraining(TrainerCallback):
         self._optimizers = self._optimizers or self._make_optimizers()
         self._clear_gradients()
         batch = [self._encoded[position] for position in self._batches[self.steps - self._first]]
+        # Of all processes: the sum of their gradients is then that of the mean over the whole batch.
         tokens: Counter[str] = Counter()
         for example in (example for examples in batch for example in examples):
             tokens[self.policy_names[example.agent]] += len(example.completion.tokens)

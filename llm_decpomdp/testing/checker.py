@@ -33,8 +33,8 @@ HOSTILE_TEXTS = (
     "raise SystemExit(1)",
     "\x00\x1b[2J\r\n\t\u202e\ufeff",
     "na\u00efve \u4e16\u754c \U0001f469\U0001f3fd\u200d\U0001f4bb e\u0301",
-    "(" * 5_000,
-    "-" * 50_000 + "1",
+    "(" * 5_000,  # more parentheses than Python's parser takes
+    "-" * 50_000 + "1",  # ast.parse raises a MemoryError
     "x" * 100_000,
 )
 """Completions that break careless environments: empty, prose, code, control characters,
@@ -228,6 +228,7 @@ def _check_lockstep(trial: Trial) -> None:
             "Draw only from a generator that reset(seed) seeds, and keep returned dictionaries out of the "
             "environment's own state: callers may change them."
         )
+        # The unknown option is that of PettingZoo's API tests, which must change nothing.
         _require_equal(
             plain.reset(seed), spoiled.reset(seed, {"options": 1}), "reset(seed)", remedy
         )
@@ -284,6 +285,7 @@ def _check_unseeded_reset(trial: Trial) -> None:
     """Check that `reset()` continues the generator, and takes neither a new seed nor the old one."""
     first, second = trial.watch(trial.make()), trial.watch(trial.make())
     starts = [first.reset(trial.seed)], [second.reset(trial.seed)]
+    # With two tasks, all eight starts are equal by chance once in 128 times.
     for _ in range(7):
         starts[0].append(first.reset())
         starts[1].append(second.reset())

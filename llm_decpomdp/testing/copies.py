@@ -86,6 +86,7 @@ def check_branches(trial: Trial) -> None:
             f"the same object, or a {type(twin).__name__}",
             "Let fork() return a new environment of the same class; a wrapper needs none.",
         )
+        # Of another environment, as `env` is played last: it shows what playing `twin` has changed in it.
         expected = _course(trial, _play_turns(trial, turns))
         _require_continues(trial, expected, twin, "a fork")
         for relative in (env, spare):

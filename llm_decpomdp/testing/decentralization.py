@@ -33,6 +33,7 @@ def check_decentralization(trial: Trial, completions: Sequence[str]) -> None:
     env = trial.make()
     for number, writer in enumerate(env.possible_agents):
         for team in _teams(trial, env, writer, completions):
+            # A word that no text has by chance, and a valid name of a variable.
             canary = f"canary{trial.seed:x}{number}qzjx"
             for text, marked_text in _versions(team[writer], canary):
                 _compare(trial, writer, {**team, writer: text}, marked_text, canary)
@@ -57,12 +58,14 @@ def _versions(text: str, canary: str) -> Iterator[tuple[str, str]]:
     yield text, f"{text}\n# {canary}"
     try:
         tree = ast.parse(text)
+    # A ValueError is of null bytes, in Python 3.10; the last two are of deep nesting.
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             node.body[:0] = ast.parse(f"{canary} = 0").body
     code = ast.unparse(tree)
+    # Of the same length, as a signal may tell the length of a program.
     yield code.replace(canary, "x" * len(canary)), code
 
 
@@ -89,6 +92,7 @@ def _compare(
             if agent not in readers:
                 _check_prompt(agent, writer, second, canary)
         same = first.rewards == second.rewards and first.agents == second.agents
+        # Agents only leave this set: one that a signal has reached may know of the mark in all later turns.
         equal = {a for a in equal if same and first.infos.get(a) == second.infos.get(a)}
         for agent in sorted(equal & first.observations.keys() & second.observations.keys()):
             prompts = first.observations[agent], second.observations[agent]

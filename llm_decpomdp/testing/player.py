@@ -120,7 +120,7 @@ class Watched:
         boxes = [observations, *values, infos, *infos.values()]
         check_fresh(boxes, self._returned)
         if self.spoil:
-            for box in reversed(boxes):
+            for box in boxes:
                 box.clear()
         return record
 

@@ -127,6 +127,7 @@ def check_info(agent: str, info: object, keys: set[str] | None) -> set[str]:
     require(isinstance(info, dict), f"the info of {agent!r} to be a dict", info, "Return one.")
     assert isinstance(info, dict)
     for key, value in info.items():
+        # Not `isinstance`, which takes `numpy.float64` for a float.
         number = type(value) in (int, float, bool) and math.isfinite(value)
         require(
             isinstance(key, str) and number,

@@ -60,6 +60,7 @@ def requirements(extra: str) -> list[str]:
         declared = requires(DISTRIBUTION) or []
     except PackageNotFoundError:
         return []
+    # In the metadata of a package the extra is a condition, as in `torch>=2.6; extra == "train"`.
     marker = re.compile(rf"""\bextra\s*==\s*["']{re.escape(extra)}["']""")
     pairs = [requirement.partition(";") for requirement in declared]
     return [name.strip() for name, _, condition in pairs if marker.search(condition)]

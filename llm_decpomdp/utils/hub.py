@@ -50,6 +50,7 @@ def _offline(*variables: str) -> bool:
 
 @functools.cache
 def _answers(address: str) -> bool:
+    # A refusal such as 401 or 403 is an answer, too.
     return _status(address) < 500
 
 

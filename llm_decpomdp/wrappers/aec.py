@@ -27,6 +27,7 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
     def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:
         super().__init__()
         self.env = env
+        # PettingZoo's `aec_to_parallel` refuses environments without this key.
         self.metadata = {**env.metadata, "is_parallelizable": True}
         self.possible_agents = list(env.possible_agents)
         self.render_mode = getattr(env, "render_mode", None)
@@ -104,6 +105,7 @@ class TurnView(AECEnv[str, Any, str]):  # type: ignore[misc]  # pettingzoo has n
         else:
             self._step_all()
         self._accumulate_rewards()
+        # In the AEC API agents that are done step first, each with `None`; PettingZoo selects them here.
         self._deads_step_first()
         if self.render_mode == "human":
             self.render()

@@ -65,6 +65,7 @@ def centralize(env: DecPOMDPEnv, enabled: bool = True) -> DecPOMDPEnv:
     agents = tuple(env.possible_agents)
     joint = DecPOMDPEnv(
         f"{env.name}_centralised",  # as in stored snapshots, which name their environment
+        # A loader, so that the tasks are still read when they are first needed; unlike a lambda it can be pickled.
         partial(getattr, env, "tasks"),
         [JointRole(tuple(env.roles))],
         JointReward(env.reward, agents),

@@ -36,7 +36,7 @@ from llm_decpomdp.wrappers.turn_order import unpaid_infos
 COST = "reward/messages"
 """Info with the price of the messages of a turn, which is not positive."""
 
-LARGEST_KEY = 2**63
+LARGEST_KEY = 2**63  # integers() draws int64, and this bound is exclusive
 
 NOISE = "abcdefghijklmnopqrstuvwxyz "
 """Characters of noise in place of messages, where the channel has no alphabet."""
@@ -86,6 +86,7 @@ class ChannelOptions(Options):
         answer = find_answer(text).text
         line, letters = " ".join(_BRACKET.sub(" ", answer).split()), self.alphabet
         line = "".join(c for c in line if c.isprintable() and (c in letters or not letters))
+        # Blanks are joined again, since characters that were left out may have stood between them.
         return self._cut(" ".join(line.split())).rstrip()
 
     def noise(self, rng: np.random.Generator) -> str:

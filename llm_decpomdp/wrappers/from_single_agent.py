@@ -169,6 +169,7 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
 
     def __del__(self) -> None:
         state = vars(self)
+        # While Python ends, modules that `close` needs may be gone.
         if state.get("_replay") and state.get("_env") is not None and not sys.is_finalizing():
             self.close()
 
@@ -213,6 +214,7 @@ class FromSingleAgent(ParallelEnv[str, str, str]):  # type: ignore[misc]  # pett
     def _info(self, info: dict[str, Any]) -> dict[str, float]:
         numbers = {key: info.get(key, 0) for key in self._info_keys}
         for key, value in numbers.items():
+            # The bool of numpy is registered as no `Number`.
             if not isinstance(value, Number | np.bool_):
                 raise TypeError(_wrong(self._env, f"the info {key!r}", "a number", value))
         return numbers
