@@ -84,7 +84,7 @@ class RepairMode(CodeMode):
             "level_passed": [count, ""],
             "passed": [f"Signal: {'All' if passed == len(tests) else 'Not all'} tests passed", ""],
         }.get(self.name, [])
-        return {role.agent: role.instructions(task, lines) for role in self.roles}
+        return {role.agent: role.instructions(task, self.timing, lines) for role in self.roles}
 
     def visible_tests(self, task: BugTask, items: Sequence[Item]) -> tuple[Item, ...]:
         """Return the items of the tests that prompts may show, failing tests first."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission
-from llm_decpomdp.envs.feedback.code_mode import Writer
+from llm_decpomdp.envs.feedback.code_mode import AT_ONCE, Writer
 from llm_decpomdp.envs.source_code.completion import CompletionReader
 from llm_decpomdp.envs.source_code.functions import (
     definition_text,
@@ -89,7 +89,9 @@ class FixerRole(Writer):
         texts = [task.correct_functions[name] for name in self.owned_functions(task)]
         return "\n\n\n".join(texts) + "\n"
 
-    def instructions(self, task: BugTask, feedback: Sequence[str] = ()) -> str:
+    def instructions(
+        self, task: BugTask, timing: str = AT_ONCE, feedback: Sequence[str] = ()
+    ) -> str:
         """Return the program, the purpose of its entry function, feedback about its tests, and the rules."""
         owned = ", ".join(f"`{name}`" for name in self.owned_functions(task))
         opening = "The Python program below has one or more bugs. Repair it."
@@ -98,8 +100,8 @@ class FixerRole(Writer):
         ]
         if self.team > 1:
             opening = (
-                "The Python program below has one or more bugs. You and your team-mates repair it at the "
-                f"same time, each their own functions. Yours: {owned}."
+                "The Python program below has one or more bugs. You and your team-mates repair it"
+                f"{timing}, each their own functions. Yours: {owned}."
             )
             rules.append(
                 "The bugs may all lie in functions of team-mates. Do not write these functions."

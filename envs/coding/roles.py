@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
+from llm_decpomdp.envs.feedback.code_mode import AT_ONCE
 from llm_decpomdp.envs.source_code.completion import Reading, read
 from llm_decpomdp.envs.source_code.statements import bound_names
 
@@ -66,11 +67,11 @@ class AuxRole:
         helpers = sorted((self.helper, *self.others), key=helper_number)
         return {"helper": self.helper, **template_fields(task, helpers)}
 
-    def instructions(self, task: CodeTask) -> str:
+    def instructions(self, task: CodeTask, timing: str = AT_ONCE) -> str:
         """Return the problem, and the description of a good helper."""
         if self.template is not None:
             return self.template.format_map(self.fields(task))
-        return helper_prompt(task, self.helper, self.others)
+        return helper_prompt(task, self.helper, self.others, timing)
 
 
 @dataclass(frozen=True)
@@ -123,11 +124,11 @@ class MainRole:
         """Return the values of the fields that a template of this role may mention."""
         return template_fields(task, self.helpers)
 
-    def instructions(self, task: CodeTask) -> str:
+    def instructions(self, task: CodeTask, timing: str = AT_ONCE) -> str:
         """Return the problem, and the rules for the use of helpers."""
         if self.template is not None:
             return self.template.format_map(self.fields(task))
-        return main_prompt(task, self.helpers)
+        return main_prompt(task, self.helpers, timing)
 
 
 Role = AuxRole | MainRole
@@ -184,10 +185,10 @@ def _prompt(opening: str, task: CodeTask, rules: list[str], header: str) -> str:
     return "\n".join(lines)
 
 
-def helper_prompt(task: CodeTask, helper: str, others: Sequence[str]) -> str:
+def helper_prompt(task: CodeTask, helper: str, others: Sequence[str], timing: str) -> str:
     """Return the problem, and the description of a good helper; `others` are the helpers of team-mates."""
     main = f"`{task.entry_point}`"
-    mates = f"A team-mate writes {main} at the same time and may call your helper."
+    mates = f"A team-mate writes {main}{timing} and may call your helper."
     rules = [
         f"Name the function `{helper}` and choose the parameters that serve the problem.",
         f"Return data from which {main} can build its answer.",
@@ -196,14 +197,14 @@ def helper_prompt(task: CodeTask, helper: str, others: Sequence[str]) -> str:
         kind = "helper" if len(others) == 1 else "helpers"
         mates = (
             f"Team-mates write {main}, which may call your helper, and the {kind} "
-            f"{' and '.join(f'`{name}`' for name in others)} at the same time."
+            f"{' and '.join(f'`{name}`' for name in others)}{timing}."
         )
         rules.append("Take a part of the problem that is of use by itself; define no other helper.")
     opening = f"Write a helper function named `{helper}` for the coding problem below. {mates}"
     return _prompt(opening, task, rules, f"def {helper}(...)")
 
 
-def main_prompt(task: CodeTask, helpers: Sequence[str]) -> str:
+def main_prompt(task: CodeTask, helpers: Sequence[str], timing: str) -> str:
     """Return the problem, and the rules for the use of helpers."""
     entry_point = task.entry_point
     rules = [f"Define `{entry_point}` with exactly the signature shown."]
@@ -211,7 +212,7 @@ def main_prompt(task: CodeTask, helpers: Sequence[str]) -> str:
         rules.append("Be complete: handle every case that the problem names.")
     elif len(helpers) == 1:
         rules += [
-            f"A team-mate writes a helper function `{HELPER}(...)` for this problem at the same time. "
+            f"A team-mate writes a helper function `{HELPER}(...)` for this problem{timing}. "
             f"You may call it and assign its result to a variable; do not define `{HELPER}` yourself.",
             f"Do work of your own beside the call: `{entry_point}` must not only return what "
             f"`{HELPER}` returns.",
@@ -219,7 +220,7 @@ def main_prompt(task: CodeTask, helpers: Sequence[str]) -> str:
     else:
         calls = ", ".join(f"`{helper}(...)`" for helper in helpers)
         rules += [
-            f"Team-mates write the helper functions {calls} for this problem at the same time. You may "
+            f"Team-mates write the helper functions {calls} for this problem{timing}. You may "
             "call each of them and assign its result to a variable; do not define them yourself.",
             f"Do work of your own beside the calls: `{entry_point}` must not only return what the "
             "helpers return.",

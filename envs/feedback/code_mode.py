@@ -34,6 +34,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from typing_extensions import Self
+
 from llm_decpomdp.envs.feedback.experts import Expert, ExpertError, MissingKey, RemoteExpert
 from llm_decpomdp.envs.sandbox import Outcome
 from llm_decpomdp.interfaces import Info, Role, Turn
@@ -125,6 +127,9 @@ def parse_slice(value: object) -> int:
 
 NO_CODE = "<no implementation found>"
 
+AT_ONCE = " at the same time"
+"""When team-mates write, in the sentences of first prompts about them; empty if agents act in an order."""
+
 EXPERT = "expert_edits"
 
 
@@ -141,8 +146,8 @@ class Writer(Role, Protocol):
         """Name of its implementation, such as `main `, with a space at the end; empty where there is no other."""
         return ""
 
-    def instructions(self, task: Any) -> str:
-        """Return the first prompt."""
+    def instructions(self, task: Any, timing: str = AT_ONCE) -> str:
+        """Return the first prompt; `timing` is when team-mates write."""
         ...
 
     def request(self, task: Any) -> str:
@@ -191,6 +196,8 @@ class CodeMode:
     """Prompts may name and count all tests, and show none."""
     expert: Expert | None = None
     """The outside model of `expert_edits`; made from the options if it is not given."""
+    timing: str = AT_ONCE
+    """When team-mates write."""
 
     def __post_init__(self) -> None:
         names = (*self.feedback, *SHORT_FEEDBACK, EXPERT)
@@ -220,9 +227,13 @@ class CodeMode:
         """Names of the mode's own infos."""
         return () if self.expert is None else ("expert_failed",)
 
+    def ordered(self) -> Self:
+        """Return the mode for agents that act in an order."""
+        return replace(self, timing="")
+
     def first(self, task: Any) -> dict[str, str]:
         """Return the first prompt of each agent."""
-        return {role.agent: role.instructions(task) for role in self.roles}
+        return {role.agent: role.instructions(task, self.timing) for role in self.roles}
 
     def __call__(self, task: Any, turn: Turn) -> tuple[dict[str, str], Info]:
         """Return the next prompt of each agent, and whether the expert failed.

@@ -1,8 +1,9 @@
 """Turn order: within each turn of an environment, agents answer one after the other and read earlier answers.
 
 Each turn of the environment becomes one turn for each entry of the order. Only the agents of that entry act; the
-others wait. An agent reads, below its prompt, the answers of the agents of earlier entries, without reasoning. The
-environment judges the joint completion after the last entry, so the turns before that earn 0.
+others wait. A prompt begins with the order. Below the prompt, an agent reads the answers of the agents of earlier
+entries, without reasoning. The environment judges the joint completion after the last entry, so the turns before
+that earn 0.
 
 An agent may stand in several entries. Its last answer counts, and the earlier ones are drafts. So a pipeline and a
 discussion are orders:
@@ -34,10 +35,10 @@ from llm_decpomdp.validation import unknown
 SIMULTANEOUS = "simultaneous"
 """The value of `order` under which all agents act at once, as they do without it."""
 
-FINAL = "Your team-mates have answered already, and what they wrote stays as it is. Fit your answer to it."
-DRAFTS = "These are first answers of your team-mates, who are reading yours now."
-OWN_DRAFT = "\n\nYour first answer:\n"
-AGAIN = "Now give your final answer. It replaces your first one, and follows the rules above."
+FINAL = "These team-mates have answered, and what they wrote stays as it is. Fit your answer to it."
+DRAFTS = "These are drafts of team-mates, who answer again."
+OWN_DRAFT = "Your earlier answer:\n"
+AGAIN = "Now answer again. Your new answer replaces your earlier one, and follows the rules above."
 
 Infos = dict[str, dict[str, float]]
 
@@ -75,17 +76,22 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         if self.render_mode == "human":
             env = copy.copy(env)
             env.render_mode = None
-        super().__init__(env)
         self.order = read_order(order, env.possible_agents)
+        mode = getattr(env.unwrapped, "mode", None)
+        if len(self.order) > 1 and hasattr(type(mode), "ordered"):
+            env = branch(env)  # Or the caller's environment would change its prompts.
+            env.unwrapped.mode = mode.ordered()
+        super().__init__(env)
         self.spec_kwargs = {**getattr(env, "spec_kwargs", {}), "order": self._order_list()}
         """Arguments by which `make` builds it."""
         self._texts: tuple[dict[str, str], ...] = ()
         """Answers of this turn of the environment so far, an entry of the order after the other."""
         self._prompts: dict[str, str] = {}  # those of the environment
         self._infos: Infos = {}
-        # Each answer and its draft may stand below a prompt, with a line around it.
+        # The order may stand above a prompt, and each answer and its draft below it, with a line around it.
         space = env.action_space
         room = sum(space(agent).max_length + 200 for entry in self.order for agent in entry) + 500
+        room += len(self._describe_order("")) + max(map(len, env.possible_agents))
         self._spaces = {
             a: UnicodeText(env.observation_space(a).max_length + room) for a in env.possible_agents
         }
@@ -195,12 +201,31 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         acting = self.acting
         return {agent: self._prompt(agent) if agent in acting else "" for agent in agents}
 
+    def _describe_order(self, agent: str) -> str:
+        """Return the order as an acting agent reads it; empty where all act at once."""
+        if len(self.order) == 1:
+            return ""
+        stages = (
+            f"{number}. {' and '.join(entry)}" + (" at the same time" if len(entry) > 1 else "")
+            for number, entry in enumerate(self.order, 1)
+        )
+        sentences = [
+            f"Each turn, the agents answer in {len(self.order)} stages: {', '.join(stages)}.",
+            "Agents read the answers of earlier stages.",
+            f"You are {agent}.",
+        ]
+        if sum(map(len, self.order)) > len(self.env.possible_agents):
+            sentences.insert(2, "Of several answers of an agent, the last one counts.")
+        return " ".join(sentences) + "\n\n"
+
     def _prompt(self, agent: str) -> str:
-        """Return the environment's prompt of an acting agent, and below it the answers of earlier entries."""
+        """Return the order, the environment's prompt of an acting agent, and the answers of earlier entries."""
         again = {name for entry in self.order[len(self._texts) :] for name in entry}
         texts = {n: find_answer(text).text for entry in self._texts for n, text in entry.items()}
         own = texts.pop(agent, None)
-        parts = [self._prompts[agent] + ("" if own is None else f"{OWN_DRAFT}{own}")]
+        parts = [self._describe_order(agent) + self._prompts[agent]]
+        if own is not None:
+            parts.append(f"{OWN_DRAFT}{own}")
         for opening, authors in ((FINAL, texts.keys() - again), (DRAFTS, texts.keys() & again)):
             if authors:
                 parts.append(opening)

@@ -59,8 +59,10 @@ def test_the_joint_completion_is_judged_as_without_an_order():
     plain_step = plain.step(REFERENCE)
     env.step({AUX: REFERENCE[AUX]})
     step = env.step({MAIN: REFERENCE[MAIN]})
-    assert step[1] == plain_step[1] and env.unwrapped.episode.turns == plain.episode.turns
-    assert step[0][AUX] == plain_step[0][AUX], "the prompts of the next turn are those of the mode"
+    judged = [(turn.completions, turn.verdict) for turn in env.unwrapped.episode.turns]
+    assert step[1] == plain_step[1]
+    assert judged == [(turn.completions, turn.verdict) for turn in plain.episode.turns]
+    assert step[0][AUX].endswith(plain_step[0][AUX]), "the next prompts are those of the mode"
     assert {key: value for key, value in step[4][AUX].items() if key != "acting"} == plain_step[4][
         AUX
     ]
@@ -72,9 +74,51 @@ def test_a_discussion_shows_drafts_and_the_last_answer_counts():
     prompts, *_ = env.step({AUX: "draft of aux", MAIN: "draft of main"})
     for agent, mate in ((AUX, MAIN), (MAIN, AUX)):
         assert prompts[agent].endswith(f"\n\n{DRAFTS}\n\n{mate}:\ndraft of {mate[:-2]}\n\n{AGAIN}")
-        assert f"Your first answer:\ndraft of {agent[:-2]}\n\n" in prompts[agent]
+        assert f"Your earlier answer:\ndraft of {agent[:-2]}\n\n" in prompts[agent]
     env.step(REFERENCE)
     assert dict(env.unwrapped.episode.turns[-1].completions) == REFERENCE
+
+
+def stages(env):
+    """Play the stages of the first turn; return the prompts of each."""
+    prompts, _ = env.reset(seed=3)
+    shown = [prompts]
+    while len(shown) < len(env.order):
+        shown.append(env.step({agent: f"draft of {agent}" for agent in env.agents})[0])
+    return shown
+
+
+def test_a_prompt_begins_with_the_order_and_the_name_of_its_agent():
+    first, second = stages(ordered(num_agents=3, order=[["aux_0", "aux_1"], MAIN]))
+    order = (
+        "Each turn, the agents answer in 2 stages: 1. aux_0 and aux_1 at the same time, 2. main_0. "
+        "Agents read the answers of earlier stages. You are "
+    )
+    assert first["aux_1"].startswith(f"{order}aux_1.\n\nWrite a helper")
+    assert second[MAIN].startswith(f"{order}main_0.\n\nSolve the coding")
+    draft, answer, _ = stages(ordered(order=[AUX, MAIN, AUX]))
+    rule = "Of several answers of an agent, the last one counts. You are aux_0."
+    assert rule in draft[AUX] and FINAL not in answer[MAIN]
+    assert answer[MAIN].endswith(f"\n\n{DRAFTS}\n\n{AUX}:\ndraft of {AUX}")
+
+
+@pytest.mark.parametrize("env_id", ["coophumaneval-v0", "mbpp-v1", "classeval-v0", "bugfix-v0"])
+@pytest.mark.parametrize("num_agents", [2, 3])
+def test_no_prompt_of_an_order_says_that_all_write_at_the_same_time(env_id, num_agents):
+    build = partial(
+        make, env_id, source="bundled", num_agents=num_agents, num_turns=2, original_prompt=True
+    )
+    plain = build()
+    prompts, _ = plain.reset(seed=3)
+    assert all("at the same time" in text.replace("\n", " ") for text in prompts.values())
+    wrapped = TurnOrderEnv(plain, plain.possible_agents)
+    for shown in (*stages(wrapped), wrapped.step(dict.fromkeys(wrapped.agents, "text"))[0]):
+        assert not any("at the same time" in text for text in shown.values())
+    assert plain.reset(seed=3)[0] == prompts, "the caller's own environment keeps its prompts"
+
+
+def test_one_stage_has_the_prompts_of_no_order():
+    assert ordered(order=[[AUX, MAIN]]).reset(seed=3)[0] == ordered().reset(seed=3)[0]
 
 
 class Chatty(TurnOrderEnv):
