@@ -210,8 +210,9 @@ class SudokuGame(HintGame):
             )
         sees = "only a quarter of the clues" if split else "the same clues"
         return (
-            f"You are the caller: you see all clues, and write a hint of at most {self.hint_length} characters. "
-            f"Your partner, the planner, reads it and fills the grid, and sees {sees}. {story}{grid}\n{legend}"
+            f"You are the caller: you see all clues, and write a hint of at most {self.hint_length} characters "
+            f"and nothing else. Your partner, the planner, reads it and fills the grid, and sees {sees}. "
+            f"{story}{grid}\n{legend}"
         )
 
     def draw(self, task: Any, world: World) -> Mapping[str, Any]:
@@ -398,7 +399,8 @@ def sudoku(options: SudokuOptions) -> DecPOMDPEnv:
 
     ## Version History
     - v1: first version. It repairs the Sudoku of AT-GRPO (arXiv 2510.11062), where any full grid counts as solved
-      that keeps the rules, such as the example of the prompt; there is no v0.
+      that keeps the rules, such as the example of the prompt; there is no v0. Before its release, the
+      caller's prompt and the reading of answers changed (`docs/environments.md#answers-without-code`).
     """
     game = pick(SudokuGame, options)
     return world_env("sudoku-v1", game, options, draw_sudoku, _task, options.clues)

@@ -317,8 +317,8 @@ class WalkGame(HintGame):
         sees = "only the cells next to its way" if self.sight == "split" else "the same map"
         return (
             f"You are the caller: you see the whole map, and write a hint of at most {self.hint_length} "
-            f"characters. Your partner, the planner, reads it and moves the walker, and sees {sees}. "
-            f"{self.story}\n"
+            "characters and nothing else. Your partner, the planner, reads it and moves the walker, and sees "
+            f"{sees}. {self.story}\n"
             f"A move is U (up), D (down), L (left) or R (right). Moves left: {left}. The map ({legend}):"
         )
 

@@ -346,6 +346,7 @@ def test_agents_act_in_turn_and_only_the_planner_reads(family):
     env = make(family)
     prompts, _ = env.reset(seed=0)
     assert env.acting == (CALLER,) and prompts[PLANNER] == ""
+    assert "write a hint of at most 200 characters and nothing else." in prompts[CALLER]
     prompts, *_ = env.step({CALLER: "a long\nway to zqx " + "z" * 300})
     assert env.acting == (PLANNER,) and prompts[CALLER] == ""
     assert prompts[PLANNER].endswith("The caller's hint: a long way to zqx " + "z" * 182)
