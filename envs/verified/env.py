@@ -87,15 +87,24 @@ class QuestionSet:
         """Check an answer, as it is or without markup. Points for parts of it do not count."""
         return any(self._is_accepted(task, text) for text in (answer, *plain_answers(answer)))
 
+    def normalize(self, task: QuestionTask, answer: str) -> str:
+        """Return an answer without markup, by which votes are compared."""
+        plain = plain_answers(answer)[-1]
+        return without_commas(plain) if task.position < 0 else plain
+
     def _is_accepted(self, task: QuestionTask, answer: str) -> bool:
         if task.position < 0:
-            # Commas between thousands.
-            return re.sub(r"(?<=[0-9]),(?=[0-9]{3})", "", answer.strip()) == task.answer
+            return without_commas(answer.strip()) == task.answer
         data = _data_set(self.dataset, self.options)
         try:
             return score_answer(data, answer, data[task.position]) >= 1.0
         except Exception:  # some checkers fail on texts that are no answers
             return False
+
+
+def without_commas(number: str) -> str:
+    """Return a number without commas between thousands."""
+    return re.sub(r"(?<=[0-9]),(?=[0-9]{3})", "", number)
 
 
 def find_questions(dataset: str, options: Mapping[str, Any], source: str) -> QuestionSet:
@@ -230,7 +239,8 @@ class VerifiedOptions(TaskOptions):
     attempts: int = option(1, ge=1)
     """Answers of the solver at most: a rejection asks for the next one. For two agents."""
     votes: int = option(1, ge=1)
-    """Answers of a solver alone to the same prompt, of which the most frequent counts: self-consistency."""
+    """Answers of a solver alone to the same prompt, of which the most frequent counts: self-consistency. Markup
+    around an answer does not count."""
     brief: bool = False
     """Short prompts without instructions, and verdicts of one letter: `a`, `r`, or `c` and an answer."""
     source: str = option("auto", choices=("auto", LIBRARY, "bundled"))
@@ -343,10 +353,11 @@ class VerifiedGame(Game):
         if len(self.agents) > 1:
             points = {SOLVER: {"answer": float(right) / self.options.attempts}}
             return score_verdict(0.0, turns, details, solved=False, own=points)
-        votes = [*(turn.verdict.details["answer"] for turn in turns), answer]
+        votes = [*(turn.verdict.details for turn in turns), details]
         over = len(votes) == self.options.votes
+        values = [self.questions.normalize(task, vote["answer"]) for vote in votes]
         # Of several answers that are equally frequent, `mode` returns the first.
-        score = float(over and self.questions.is_right(task, mode(votes)))
+        score = float(over and votes[values.index(mode(values))]["right"])
         return replace(score_verdict(score, turns, details), over=over)
 
     def _judge_verifier(self, task: QuestionTask, text: str, turns: Turns) -> Verdict:
@@ -465,7 +476,8 @@ def verified(options: VerifiedOptions) -> DecPOMDPEnv:
         ValueError: If an argument has a bad value.
 
     ## Version History
-    - v0: first version.
+    - v0: first version. Before its release, the reading of answers changed
+      (`docs/environments.md#answers-without-code`).
     """
     questions = find_questions(options.dataset, options.dataset_options, options.source)
     agents = (SOLVER, VERIFIER)[: options.num_agents]

@@ -254,6 +254,8 @@ def test_the_most_frequent_of_several_answers_counts():
         (("no", "{a}", "{a}"), 1.0),
         (("no", "no", "{a}"), 0.0),
         (("{a}", "x", "y"), 1.0),
+        (("no", "**{a}**", "<answer>x = {a}.</answer>"), 1.0),
+        (("{a}", "7,001", r"\boxed{{7001}}"), 0.0),
     ):
         env = make("verified-v0", num_agents=1, votes=3, **SUMS)
         first, _ = env.reset(seed=0)
