@@ -254,7 +254,8 @@ def build_house(options: HouseOptions) -> DecPOMDPEnv:
         ValueError: If an argument has a bad value.
 
     ## Version History
-    - v0: first version.
+    - v0: first version. Before its release, the reading of answers changed
+      (`docs/environments.md#answers-without-code`).
     """
     kind = (options.num_agents, options.size)
     to_task, game = partial(house_task, options.num_agents), pick(HouseGame, options)

@@ -387,7 +387,8 @@ def build_word(options: WordOptions) -> DecPOMDPEnv:
         ValueError: If an argument has a bad value.
 
     ## Version History
-    - v0: first version.
+    - v0: first version. Before its release, the reading of answers changed
+      (`docs/environments.md#answers-without-code`).
     """
     kind = (options.num_agents, options.length)
     game = pick(WordGame, options)

@@ -417,7 +417,8 @@ def gather(options: GatherOptions) -> DecPOMDPEnv:
         ValueError: If an argument has a bad value, or the map needs more turns.
 
     ## Version History
-    - v0: first version.
+    - v0: first version. Before its release, the reading of answers changed
+      (`docs/environments.md#answers-without-code`).
     """
     kind = (options.size, options.num_agents, options.amount)
     return world_env("gather-v0", GatherGame(options), options, draw_map, make_task, *kind)

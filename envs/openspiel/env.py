@@ -182,7 +182,8 @@ def openspiel(options: OpenSpielOptions) -> DecPOMDPEnv:
         ValueError: If it is no common-payoff game, or an argument has a bad value.
 
     ## Version History
-    - first version: OpenSpiel 2.0.2.
+    - first version: OpenSpiel 2.0.2. Before its release, the reading of answers changed
+      (`docs/environments.md#answers-without-code`).
     """
     game = load_game(options.game)
     agents = tuple(f"player_{number}" for number in range(game.num_players()))

@@ -115,7 +115,8 @@ def path(options: PathOptions) -> DecPOMDPEnv:
 
     ## Version History
     - v1: first version. It repairs the rewards of Plan-Path (AT-GRPO, arXiv 2510.11062), where wandering earns
-      more than arriving; there is no v0.
+      more than arriving; there is no v0. Before its release, the
+      caller's prompt and the reading of answers changed (`docs/environments.md#answers-without-code`).
     """
     max_moves = 2 * options.size if options.max_moves is None else options.max_moves
     game = pick(PathGame, options, max_moves=max_moves, boxes=0)
@@ -250,7 +251,8 @@ def sokoban(options: SokobanOptions) -> DecPOMDPEnv:
 
     ## Version History
     - v1: first version. It repairs the success of Sokoban in AT-GRPO (arXiv 2510.11062), where an episode that
-      runs out of moves counts as solved; there is no v0.
+      runs out of moves counts as solved; there is no v0. Before its release, the
+      caller's prompt and the reading of answers changed (`docs/environments.md#answers-without-code`).
     """
     max_moves = 5 * options.size if options.max_moves is None else options.max_moves
     game = pick(SokobanGame, options, max_moves=max_moves)

@@ -377,7 +377,8 @@ def pooled(options: PooledOptions) -> DecPOMDPEnv:
         ValueError: If an argument has a bad value, or no task with these arguments misleads.
 
     ## Version History
-    - v0: first version.
+    - v0: first version. Before its release, the reading of answers changed
+      (`docs/environments.md#answers-without-code`).
     """
     kind = (options.num_agents, options.candidates, options.facts)
     return world_env("pooled-v0", PooledGame(options), options, draw_choice, make_task, *kind)
