@@ -55,8 +55,13 @@ def load_policy(
     Raises:
         ImportError: If torch, transformers or the offline model's package is missing.
         OSError: If there is no such model, or the hub cannot be reached.
-        TypeError: If `sampling`, `caching` or `prompting` is of another class.
+        TypeError: If `name` is no text or path, or `sampling`, `caching` or `prompting` is of another class.
     """
+    if not isinstance(name, str | Path):
+        raise TypeError(
+            "load_policy takes the name or the folder of a model, a text such as 'smollm2-135m-instruct', got "
+            f"{name!r}"
+        )
     groups: list[Any] = [sampling or Sampling(), caching or Caching(), prompting or Prompting()]
     for kind, group in zip((Sampling, Caching, Prompting), groups, strict=True):
         if type(group) is not kind:  # further options of it would be lost

@@ -21,7 +21,7 @@ from llm_decpomdp.policy import (
     distinct_policies,
     policy_attribute,
 )
-from llm_decpomdp.validation import unknown
+from llm_decpomdp.validation import check_whole, unknown
 
 # Joint samples of a start: a larger plan is refused as a likely mistake.
 MAX_JOINT_SAMPLES = 100_000
@@ -174,8 +174,7 @@ def announce(costs: RunCost | None, options: RolloutOptions, group_size: int, up
 
 def check_team(env: TextEnv, team: Team, group_size: int) -> None:
     """Raise a `KeyError` unless there is a policy for each agent, and a `ValueError` with nothing to sample."""
-    if group_size < 1:
-        raise ValueError(f"group_size must be at least 1, got {group_size}")
+    check_whole("group_size", group_size, 1)
     for agent in team:
         if agent not in env.possible_agents:
             raise KeyError(unknown("agent", agent, env.possible_agents))

@@ -90,13 +90,13 @@ def play_episode(
     env: DecPOMDPEnv,
     team: Team,
     person: str | None,
-    files: Sequence[Path] = (),
+    texts: Sequence[str] = (),
     *,
     task_id: str | None = None,
     seed: int | None = None,
     show_all: bool = False,
 ) -> None:
-    """Play an episode in the terminal."""
+    """Play an episode in the terminal; `texts` are the person's first answers."""
     require_agent(env, person)
     team = {agent: policy for agent, policy in team.items() if agent != person}
     _seed(team, seed)
@@ -104,7 +104,7 @@ def play_episode(
     observations = _reset(env, task_id, seed)
     _check_references(env, [agent for agent in team if isinstance(team[agent], Gold)])
     viewer = None if show_all else person
-    typed = {} if person is None else {person: _answers(person, files)}
+    typed = {} if person is None else {person: _answers(person, texts)}
     total = 0.0
     histories: dict[str, tuple[DialogueTurn, ...]] = {}
     with raise_run_errors():
@@ -156,9 +156,10 @@ def _ask_policy(env: DecPOMDPEnv, agent: str, policy: Policy, prompt: str) -> Co
 
 
 def _check_references(env: DecPOMDPEnv, agents: Sequence[str]) -> None:
+    answers = answers_of(env)
     try:
         for agent in agents:
-            answers_of(env).reference(agent)
+            answers.reference(agent)
     except LookupError as error:
         raise ConfigError(
             f"{error.args[0]}: take a model with --partner MODEL or --policy MODEL, or play alone with "
@@ -166,12 +167,19 @@ def _check_references(env: DecPOMDPEnv, agents: Sequence[str]) -> None:
         ) from None
 
 
-def _answers(agent: str, files: Sequence[Path]) -> Iterator[str]:
+def read_answers(files: Sequence[Path]) -> list[str]:
+    """Read a person's answers from files."""
+    texts = []
     for path in files:
         try:
-            yield path.read_text(encoding="utf-8")
+            texts.append(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read an answer from {path}: {error}") from None
+    return texts
+
+
+def _answers(agent: str, texts: Sequence[str]) -> Iterator[str]:
+    yield from texts
     while True:
         print(f"Your answer as {agent}; end it with a line that is a single dot:")
         yield _read_answer()

@@ -81,6 +81,7 @@ def play(
         load_run_team,
         make_policy,
         play_episode,
+        read_answers,
         require_agent,
     )
     from llm_decpomdp.benchmarks.evaluation.request import env_arguments
@@ -102,6 +103,7 @@ def play(
     for text, wrong in mistakes.items():
         if wrong:
             raise ConfigError(text)
+    texts = read_answers(file or ())
     options = {
         "num_turns": num_turns,
         "num_agents": num_agents,
@@ -122,4 +124,4 @@ def play(
     # A person types only where some agent is left to them.
     watched = policy is not None or (team is not None and agent is None)
     person = None if watched else agent or env.possible_agents[-1]
-    play_episode(env, players, person, file or (), task_id=task_id, seed=seed, show_all=show_all)
+    play_episode(env, players, person, texts, task_id=task_id, seed=seed, show_all=show_all)

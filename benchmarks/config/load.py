@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_config(
-    path: Path | None = None,
+    path: Path | str | None = None,
     overrides: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
@@ -81,6 +81,7 @@ def read_config(
         ConfigError: If a key is unknown, a value has the wrong type or range, or the configuration is of a run
             with names of a package that is missing.
     """
+    path = Path(path) if path else None
     if path and (manifest := path.with_name("manifest.json")).is_file():  # the file is of a run
         require_origins(manifest)
     base = {"algorithm.name": ScheduleConfig.name, **_rename_keys(defaults or {})}

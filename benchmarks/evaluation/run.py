@@ -103,6 +103,7 @@ def evaluate(
 
     Raises:
         ConfigError: If an argument is out of its range, or the folder holds another evaluation.
+        TypeError: If the environment has no tasks, as one of another library.
         FolderInUse: If another process writes to the folder.
         RunError: If every single episode has failed.
         Exception: What policies and environments raise.
@@ -160,6 +161,11 @@ def _check_arguments(
     on_error: str,
 ) -> list[int]:
     """Check the arguments of `evaluate`, and return the k of pass@k."""
+    if not isinstance(getattr(env, "unwrapped", None), DecPOMDPEnv):
+        raise TypeError(
+            f"evaluate needs an environment with tasks, roles, a reward and a mode, got {env!r}: write one "
+            "(docs/plugins.md), or play its episodes with llm_decpomdp.algorithms.rollouts.play.play_episodes"
+        )
     if set(team) != set(env.possible_agents):
         raise ConfigError(
             f"the team plays {', '.join(team)}, and the environment has {', '.join(env.possible_agents)}"

@@ -259,7 +259,7 @@ NOBODY_ASKED = {
 
 
 def load_config(
-    path: Path | None = None,
+    path: Path | str | None = None,
     overrides: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,

@@ -179,8 +179,7 @@ class ClassRole(Writer):
         """Return the data's own methods, with their imports; helpers of the class go to the first agent."""
         if not task.solution:
             return None
-        reading = read_class(_drop_known_imports(task), task.outline)
-        part = self._contribution(task, reading)
+        part = self._contribution(task, _read_solution(task.solution, task.imports, task.outline))
         # Helper functions and methods of the class go to one agent, or they would overlap.
         if self.place != 0:
             methods = tuple(piece for piece in part.own if piece.name in task.outline.names)
@@ -254,13 +253,15 @@ def skeleton_block(task: ClassTask) -> str:
     return f"{BEGIN}\n{task.prompt.strip()}\n{END}"
 
 
-def _drop_known_imports(task: ClassTask) -> str:
-    module = parse_or_none(task.solution)
+@lru_cache(maxsize=128)
+def _read_solution(solution: str, imports: str, outline: Outline) -> ClassReading:
+    """Read the data's own solution, without the imports of the skeleton."""
+    module = parse_or_none(solution)
     assert module is not None  # checked when the row was read
-    skeleton_imports = set(task.imports.split("\n"))
-    lines = task.solution.replace("\r\n", "\n").split("\n")
+    skeleton_imports = set(imports.split("\n"))
+    lines = solution.replace("\r\n", "\n").split("\n")
     for node in module.body:
         if isinstance(node, ast.Import | ast.ImportFrom) and ast.unparse(node) in skeleton_imports:
             for number in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[number] = ""
-    return "\n".join(lines)
+    return read_class("\n".join(lines), outline)

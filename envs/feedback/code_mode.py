@@ -54,7 +54,7 @@ class CodeOptions(Options):
         ValueError: If a value is of another type or out of its range.
     """
 
-    num_agents: int = option(2, ge=1)
+    num_agents: int = option(2, ge=1, le=64)
     """Agents of the team; their roles are up to the environment."""
     num_turns: int = option(2, ge=1)
     """Turns of an episode, at most."""

@@ -49,6 +49,11 @@ def test_a_path_that_is_no_folder_is_told_without_asking_the_hub(no_hub: None, n
     assert "\n" not in str(told.value) and len(str(told.value)) < 150
 
 
+def test_a_name_of_another_type_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"takes the name or the folder of a model, .*, got 3"):
+        load_policy(3)  # type: ignore[arg-type]
+
+
 def test_options_of_another_class_are_refused() -> None:
     with pytest.raises(TypeError, match="takes a Sampling, got a ModelOptions: give its other"):
         load_policy("tiny-random", ModelOptions(lora={"r": 4}))

@@ -171,6 +171,10 @@ def test_the_stopwatch_counts_sampling_and_stepping(make_env: Any) -> None:
 def test_misuse_is_an_error_with_the_remedy(make_env: Any) -> None:
     with pytest.raises(KeyError, match="no policy for agent 'y'"):
         play(make_env(1), {"x": Script("a")})
+    with pytest.raises(
+        ValueError, match=r"group_size must be a whole number of at least 1, got 1\.5"
+    ):
+        play(make_env(1), scripts(), group_size=1.5)
     with pytest.raises(KeyError, match="unknown agent 'z'"):
         play(make_env(1), {**scripts(), "z": Script("a")})
     with pytest.raises(ValueError, match="did you mean 'best'"):

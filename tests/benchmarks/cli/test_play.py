@@ -12,6 +12,7 @@ import pytest
 from llm_decpomdp import Completion, answers, make
 from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks import runs as process
+from llm_decpomdp.benchmarks.cli import episode
 from llm_decpomdp.benchmarks.cli import main as commands
 from llm_decpomdp.benchmarks.cli.episode import play_episode
 from llm_decpomdp.benchmarks.cli.run_text import outcome
@@ -68,6 +69,23 @@ def test_environments_take_arguments(answer: str, capsys: pytest.CaptureFixture[
     problem = make("coophumaneval-v0", source="bundled", split="test[4:5]").tasks.tasks[0]
     assert f"Task {problem.task_id}" in shown
     assert shown.count(problem.prompt.strip()) == 2
+
+
+def test_a_file_that_cannot_be_read_is_named_before_the_environment_starts(
+    answer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "none.py"
+    assert call("play", *COOP.split(), "--file", answer, "--file", missing) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and f"error: cannot read an answer from {missing}: " in shown.err
+
+
+def test_references_are_collected_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(episode, "answers_of", lambda env: asked.append(env) or answers(env))
+    play("coophumaneval-v0 --source bundled --num-agents 1 --num-turns 1 --policy gold")
+    play("probe-relay-v0 --policy gold")
+    assert len(asked) == 2
 
 
 def test_a_model_at_work_shows_life(tiny_model: str, capsys: pytest.CaptureFixture[str]) -> None:

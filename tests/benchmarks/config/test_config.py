@@ -368,3 +368,10 @@ def test_files_in_an_older_spelling_keep_the_defaults_of_their_time(tmp_path: Pa
     assert (found.env.num_turns, found.model.temperature, found.model.top_p) == (1, 0.7, 0.9)
     found = load_config(new, ["magrpo.learning_rate=1e-5"])
     assert (found.env.num_turns, found.model.temperature, found.model.top_p) == (2, 1.0, 1.0)
+
+
+def test_a_file_may_be_named_by_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("algorithm: {group_size: 1.5}\n")
+    with pytest.raises(ConfigError, match=r"group_size must be a whole number, got 1\.5"):
+        load_config(str(path))

@@ -31,6 +31,7 @@ from llm_decpomdp.benchmarks.evaluation.statistics import Estimate, bootstrap, s
 from llm_decpomdp.benchmarks.runs.results import task_name
 from llm_decpomdp.policy import Dialogue, DialogueTurn
 from llm_decpomdp.utils.storage import FolderInUse, read_json_lines
+from tests.algorithms.conftest import EchoEnv
 from tests.benchmarks.evaluations import rows_of, starts_of
 from tests.support.locks import holder
 
@@ -546,4 +547,11 @@ def test_a_wrong_argument_is_an_error_before_anything_is_written(
     given = {"team": team, "starts": [Start(seed=1)], "folder": tmp_path / "e", **arguments}
     with pytest.raises(ConfigError, match=message):
         evaluate(make_word_env(), **given)
+    assert not (tmp_path / "e").exists()
+
+
+def test_an_environment_of_another_library_is_refused(tmp_path: Path) -> None:
+    team = {"x": Constant("a"), "y": Constant("b")}
+    with pytest.raises(TypeError, match=r"evaluate needs an environment with tasks.*EchoEnv"):
+        evaluate(EchoEnv(1), team, [Start(seed=0)], folder=tmp_path / "e")  # type: ignore[arg-type]
     assert not (tmp_path / "e").exists()

@@ -9,9 +9,11 @@ from itertools import chain
 import pytest
 
 from llm_decpomdp import make
+from llm_decpomdp.envs.classeval import roles
 from llm_decpomdp.envs.classeval.roles import RULES, class_team, divide
 from llm_decpomdp.envs.datasets.classeval import class_task, load_classes
 from llm_decpomdp.envs.datasets.rows import BadRow
+from llm_decpomdp.envs.source_code.class_completion import read_class
 from llm_decpomdp.envs.source_code.classes import merge, outline
 from tests.envs.class_examples import ROW, SOLUTION, shape_task
 from tests.envs.own_rows import write_lines
@@ -67,6 +69,20 @@ def test_by_dependency_methods_that_call_each_other_stay_together():
 def test_a_property_and_its_setter_are_one(bundled):
     thermostat = next(task for task in bundled if task.class_name == "Thermostat")
     assert thermostat.outline.names.count("target") == 1
+
+
+def test_a_large_team_reads_the_solution_once(bundled, monkeypatch):
+    read = []
+    monkeypatch.setattr(roles, "read_class", lambda *args: read.append(args) or read_class(*args))
+    roles._read_solution.cache_clear()
+    references = [role.reference(bundled[0]) for role in class_team(64, "balanced")]
+    assert len(read) == 1 and sum(map(bool, references)) == len(bundled[0].outline.names)
+
+
+@pytest.mark.parametrize("env_id", ["classeval-v0", "coophumaneval-v0", "mbpp-v1", "bugfix-v0"])
+def test_teams_that_are_too_large_are_refused_before_data_is_loaded(env_id):
+    with pytest.raises(ValueError, match="num_agents must be at most 64, got 9999"):
+        make(env_id, num_agents=9999, source="bundled")
 
 
 @pytest.mark.parametrize(
