@@ -60,7 +60,7 @@ class EnvConfig(Options):
     former_names: ClassVar = {"centralised": "centralized"}
     id: str = ENV_ID
     """An id of `llm-decpomdp list`, or `module:id` for one that a module of yours registers."""
-    num_agents: int = option_of(CodeOptions, "num_agents")
+    num_agents: int = option_of(CodeOptions, "num_agents", ge=1)
     num_turns: int = option_of(CodeOptions, "num_turns")
     stop_when_solved: bool = option_of(CodeOptions, "stop_when_solved")
     discount: float = option_of(LearnerOptions, "discount", CodeOptions.discount)

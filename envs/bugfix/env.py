@@ -24,7 +24,7 @@ from llm_decpomdp.envs.datasets.loading import (
 from llm_decpomdp.envs.feedback.code_mode import CodeOptions
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.interfaces import TaskLoader, TaskSet
-from llm_decpomdp.options import as_arguments
+from llm_decpomdp.options import as_arguments, option_of
 from llm_decpomdp.validation import check_whole, unknown
 
 SPREADS = ("any", "one", "across")
@@ -34,7 +34,7 @@ SPLITS = ("train", "test", "all")
 class BugOptions(CodeOptions):
     """Options of `bugfix`."""
 
-    num_agents: int = 2
+    num_agents: int = option_of(CodeOptions, "num_agents")
     """N for `fixer_0` to `fixer_{N-1}`. `fixer_i` owns function i, i + N, i + 2N, ... of the program; only
     programs with at least N functions are used, and the longest has 8."""
     bugs: int = 1
@@ -66,7 +66,7 @@ class BugOptions(CodeOptions):
 class FixOptions(CodeOptions):
     """Options of `humanevalfix`."""
 
-    num_agents: int = 1
+    num_agents: int = option_of(CodeOptions, "num_agents", 1)
     """N for `fixer_0` to `fixer_{N-1}`. Nearly all of these programs are a single function, for one agent; more
     agents get the few that have as many functions."""
 

@@ -25,13 +25,13 @@ from llm_decpomdp.envs.datasets.mbpp import MBPP
 from llm_decpomdp.envs.feedback.code_mode import CodeMode, CodeOptions, parse_slice
 from llm_decpomdp.envs.sandbox import Sandbox
 from llm_decpomdp.interfaces import TaskSet
-from llm_decpomdp.options import as_arguments
+from llm_decpomdp.options import as_arguments, option_of
 
 
 class CodingOptions(CodeOptions):
     """Options of `coding_env`."""
 
-    num_agents: int = 2
+    num_agents: int = option_of(CodeOptions, "num_agents")
     """N for `aux_0` to `aux_{N-2}` and `main_0`; 1 for `main_0` alone."""
     split: str = "test"
     """Such as `test`, `test[16:]`, `test[:50%]` or `train+test[16:]`; for MBPP see
