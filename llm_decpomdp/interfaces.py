@@ -178,7 +178,7 @@ class Mode(Protocol):
     - `history`: true if the mode also takes all turns, the newest last: `mode(task, turn, turns=turns)`.
     - `readers`: for each agent the others whose prompts may show its completions. `check_env` reports every text
       of a team-mate in a prompt that is not declared here.
-    - `ordered()`: returns the mode whose prompts do not say that all agents act at once, for a turn order
+    - `sequential()`: returns the mode whose prompts do not say that all agents act at once, for a turn order
       (`llm_decpomdp.wrappers.turn_order`).
     - `interchangeable`: groups of words. If all agents exchange words of a group in prompts and completions, every
       reward stays the same. Other-play renames them (`llm_decpomdp.wrappers.other_play`).

@@ -227,7 +227,7 @@ class CodeMode:
         """Names of the mode's own infos."""
         return () if self.expert is None else ("expert_failed",)
 
-    def ordered(self) -> Self:
+    def sequential(self) -> Self:
         """Return the mode for agents that act in an order."""
         return replace(self, timing="")
 

@@ -90,11 +90,11 @@ class QuestionSet:
     def normalize(self, task: QuestionTask, answer: str) -> str:
         """Return an answer without markup, by which votes are compared."""
         plain = plain_answers(answer)[-1]
-        return without_commas(plain) if task.position < 0 else plain
+        return remove_commas(plain) if task.position < 0 else plain
 
     def _is_accepted(self, task: QuestionTask, answer: str) -> bool:
         if task.position < 0:
-            return without_commas(answer.strip()) == task.answer
+            return remove_commas(answer.strip()) == task.answer
         data = _data_set(self.dataset, self.options)
         try:
             return score_answer(data, answer, data[task.position]) >= 1.0
@@ -102,7 +102,7 @@ class QuestionSet:
             return False
 
 
-def without_commas(number: str) -> str:
+def remove_commas(number: str) -> str:
     """Return a number without commas between thousands."""
     return re.sub(r"(?<=[0-9]),(?=[0-9]{3})", "", number)
 

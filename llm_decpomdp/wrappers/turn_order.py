@@ -78,9 +78,9 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
             env.render_mode = None
         self.order = read_order(order, env.possible_agents)
         mode = getattr(env.unwrapped, "mode", None)
-        if len(self.order) > 1 and hasattr(type(mode), "ordered"):
+        if len(self.order) > 1 and hasattr(type(mode), "sequential"):
             env = branch(env)  # Or the caller's environment would change its prompts.
-            env.unwrapped.mode = mode.ordered()
+            env.unwrapped.mode = mode.sequential()
         super().__init__(env)
         self.spec_kwargs = {**getattr(env, "spec_kwargs", {}), "order": self._order_list()}
         """Arguments by which `make` builds it."""
