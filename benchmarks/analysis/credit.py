@@ -101,6 +101,7 @@ def credits(groups: Iterable[Replayed], seed: int = 0) -> Iterator[Credit]:
             }
             for game, of_game in zip(games, joints, strict=True)
         ]
+        # Joint sample i takes the i-th text of every agent.
         pairs = [align(len(j), len(g.agents)).joint for g, j in zip(games, joints, strict=True)]
         results = step_branches([game.replayed.env for game in games], samples, pairs)
         for game, of_game, outcomes in zip(games, joints, results, strict=True):
@@ -224,6 +225,7 @@ def shapley(worth: Callable[[Coalition], float], sample: Sequence[Order]) -> lis
     gains: list[list[float]] = [[] for _ in sample[0]]
     for order in sample:
         worths = [worth(frozenset(order[:size])) for size in range(len(order) + 1)]
+        # An order of n players has n + 1 worths, from the empty coalition on.
         for player, before, after in zip(order, worths, worths[1:], strict=False):
             gains[player].append(after - before)
     # Exact sums: values of an order add up to v(all) - v(none) without rounding.

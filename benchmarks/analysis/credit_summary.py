@@ -149,9 +149,11 @@ def write(
 ) -> list[MeasurementPoint]:
     """Write `credit.json` and `credit.csv`, or `credit-train.*`, of credits of one phase; return their content."""
     points = measurement_points(credits)
+    # The key of the first stored files, which stay readable.
     content = {**about, "moments": [asdict(point) for point in points]}
     name = NAMES[credits[0].phase]
     write_atomically(folder / f"{name}.json", json.dumps(content, indent=2) + "\n")
+    # The shares are properties, which `fields` does not list.
     names = [*(field.name for field in fields(Credit)), *SHARES]
     lines = [[getattr(credit, name) for name in names] for credit in credits]
     write_csv(folder / f"{name}.csv", names, lines)
@@ -260,6 +262,7 @@ def credit_folder(folder: Path, phase: str | None = None, seed: int = 0) -> Fold
                 if isinstance(group, Replayed):
                     yield group
 
+        # A list, since generators would play outside this context, which makes their errors messages.
         agents = list(credits(replayed(), seed))
     if not agents:
         raise ConfigError(

@@ -221,6 +221,7 @@ def swap_roles(
                 {member: team[source] for member, source in sources.items()},
                 starts,
                 folder=folder / "cells" / f"{name}+{case}",
+                # Both cases have the same policies, so their roles belong to the identity.
                 about={member: [identity, source] for member, source in sources.items()},
                 samples=samples,
                 seed=seed,
@@ -266,6 +267,7 @@ def _scores_by_measure(
     """Return the means by cell, then task, of the measures that all tasks of all cells have."""
     tables: dict[str, Scores] = {}
     for measure in MEASURES:
+        # The return is a measure of its own only where shaping adds to the score; otherwise it repeats the reward.
         if measure == "return" and all(SCORE in cell.values for cell in evaluations.values()):
             tables[measure] = {key: cell.returns() for key, cell in evaluations.items()}
         elif measure == "pass@1":

@@ -98,6 +98,7 @@ def necessity(
     _check(team, single)
     evaluations = {"single": single, "team": team}
     of_single, of_team = single.pass_at_k(1), team.pass_at_k(1)
+    # Each outcome instead of the rate of the task, as the interval of a task is over its samples.
     flags = [
         {task: tuple(map(float, of)) for task, of in evaluation.passes.items()}
         for evaluation in evaluations.values()
@@ -108,6 +109,7 @@ def necessity(
     tokens = {name: of.means("tokens") for name, of in evaluations.items() if "tokens" in of.values}
     least = gains.get("tests_passed", gains["pass@1"]).comparison.difference.low
     points = credit_summary.read_credit(team.folder)
+    # The last measurement point is of the final team.
     agents = points[-1].agents if points else {}
     baseline = find_baseline_name(single.manifest["identity"]["about"])
     return Necessity(

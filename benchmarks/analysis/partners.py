@@ -80,6 +80,7 @@ def exchange_in_turn(runs: Sequence[Path], **options: Any) -> dict[str, list[Eva
         pairs = list(zip(runs, [*runs[1:], runs[0]], strict=True))
     # All runs are checked before the first evaluation.
     settings = [_setting(run) for run, _ in pairs]
+    # Of two runs only the first is evaluated, and has settings.
     for run, setting in zip(runs, settings, strict=False):
         if _problems(setting) != _problems(settings[0]):
             raise ConfigError(
@@ -130,6 +131,7 @@ def exchange_partners(
                 f"{paths[name]} plays {', '.join(team)}, and the environment has {', '.join(agents)}"
             )
     players["untrained"] = load_policies(load_config(run / "config.yaml"), [setting.env])
+    # A team before training consists of untrained partners.
     players["before"] = players["untrained"]
     about = {name: identify_team(path) for name, path in paths.items()}
     evaluations = {}

@@ -103,6 +103,7 @@ def replay(
             try:
                 starts[line] = reset_branch(envs[row["phase"]], rollout.start)
             except KeyError as error:
+                # The text of a KeyError itself would be in quotes.
                 starts[line] = str(error.args[0])
             groups = enumerate(rollout.groups)
             places += [StoredGroup(line, row, index, group) for index, group in groups]
@@ -267,6 +268,7 @@ class Difference:
         if isinstance(was, str) and isinstance(now, str):
             equal = [before == after for before, after in zip(was, now, strict=False)]
             # Long prompts mostly agree, so only the part around the first difference is shown.
+            # The added False is the end of the shorter text, if it begins the other.
             begin = max(0, [*equal, False].index(False) - BEFORE)
             was, now = was[begin:], now[begin:]
         return f"{where}: {self.what} was {_short(was)}, is {_short(now)}"
@@ -339,6 +341,7 @@ def compare(episodes: StoredEpisodes, groups: Iterable[Replayed | Unreached]) ->
             samples += len(group.outcomes)
         differences += find_differences(group, episodes)
     # Groups are played turn by turn, but listed line by line.
+    # Differences of a whole group have no sample, and come before those of its samples.
     differences.sort(key=lambda d: (d.line, d.group, d.sample or 0))
     return Regrading(len(lines), samples, tuple(episodes.changes_of_data()), tuple(differences))
 
@@ -353,6 +356,7 @@ def find_differences(group: Replayed | Unreached, episodes: StoredEpisodes) -> l
     if place.group.turn == 0 or episodes.known_prompts:
         for agent, now in group.prompts.items():
             was = place.group.prompts.get(agent)
+            # The baseline joins the answers of team-mates to the prompt by an empty line.
             if was != now and not (episodes.talking and was and was.startswith(f"{now}\n\n")):
                 changes.append(_difference(place, None, f"the prompt of {agent}", was, now))
     for sample, outcome in enumerate(group.outcomes):
@@ -373,10 +377,10 @@ def _sample_differences(
         keys = [key for key in keys if key in was and key in now]  # the mode has others
     numbers = {"reward": reward, **{key: (was.get(key), now.get(key)) for key in keys}}
     for subject, (before, after) in numbers.items():
-        comparable = before is not None and after is not None
-        if not (
-            comparable
-            and math.isclose(before or 0, after or 0, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        if (
+            before is None
+            or after is None
+            or not math.isclose(before, after, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
         ):
             yield subject, before, after
     final: Row = place.row["final"] or {}

@@ -163,6 +163,7 @@ def _audit_programs(plan: Plan) -> Audit:
     gradings = list(zip(*rounds, strict=True))
     for subject, row in zip(subjects, gradings, strict=True):
         remarks += about_gradings(subject, row)
+    # The answers are the first subjects; programs of episodes follow.
     failed = [answer for answer, row in zip(answers, gradings, strict=False) if _fails_clearly(row)]
     remarks += _about_sharing(plan, failed)
     (alone,) = teams[1]
@@ -228,6 +229,7 @@ def _grade_all(plan: Plan, subjects: Sequence[Subject], what: str, seed: int = 0
     console = Console(stderr=True)
     # The bar is on stderr, as stdout may be JSON.
     options: Any = {"console": console, "transient": True, "disable": not console.is_terminal}
+    # Threads suffice, as programs run in processes of the sandbox.
     with ThreadPoolExecutor(available_cores()) as threads:
         return list(track(threads.map(work, subjects), what, len(subjects), **options))
 

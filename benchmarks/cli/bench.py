@@ -123,6 +123,7 @@ def show_leaderboard(folder: Path) -> None:
 
     leaderboard = read_leaderboard(folder)
     write_leaderboard(leaderboard, folder)
+    # Without a terminal rich takes 80 columns, which break the rows of the tables.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
     for table in to_tables(leaderboard):
         console.print(table)

@@ -120,7 +120,7 @@ def env(
     arguments = env_arguments(env_option or ())
     try:
         with raise_config_errors():
-            check_env(env_id, seed=seed, decentralised=not messages, **arguments)
+            check_env(env_id, seed=seed, decentralized=not messages, **arguments)
     except ConformanceError as error:
         raise RunError(f"{env_id} breaks the contract of environments: {error}") from None
     print(f"{env_id} passes all checks of check_env")

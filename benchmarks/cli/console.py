@@ -44,6 +44,7 @@ def prepare_process() -> None:
     # Warnings of libraries get the same single lines as ours.
     logging.captureWarnings(True)
     logging.getLogger("huggingface_hub").propagate = False  # it prints its lines itself
+    # `captureWarnings` calls it; the default adds the place in the code.
     warnings.formatwarning = _one_line
     logging.getLogger("llm_decpomdp").setLevel(logging.INFO if first_process() else logging.WARNING)
     if sys.stderr.isatty():
@@ -219,6 +220,7 @@ def give_result(value: Any) -> None:
 @contextmanager
 def json_on_stdout(quiet: bool) -> Iterator[None]:
     """Print the result that is given in this context on stdout, and all else on stderr, or not if `quiet`."""
+    # A command without `--json` in the same process leaves its result here.
     _results.clear()
     try:
         with redirect_stdout(StringIO() if quiet else sys.stderr):

@@ -118,6 +118,7 @@ def play_episode(
                 histories[agent], actions[agent] = turns_after(prompt, answer), answer.text
             actions |= {a: next(answers) for a, answers in typed.items() if a in env.acting}
             observations, rewards, *_ = env.step(actions)
+            # All agents receive the reward of the team.
             total += next(iter(rewards.values()))
             print_turn(env, viewer, judged=len(env.episode.turns) > judged)
     turns = len(env.episode.turns)
@@ -130,6 +131,7 @@ def _seed(team: Team, seed: int | None) -> None:
     """Seed each policy differently; without a seed they keep the state that they have."""
     for number, policy in enumerate(distinct_policies(team).values()):
         if seed is not None and isinstance(policy, Seedable):
+            # With one seed for all, two copies of a model would draw the same tokens.
             policy.seed(seed + number)
 
 

@@ -93,6 +93,7 @@ def eval_(
         list[str] | None,
         Option(
             metavar="KEY=VALUE",
+            # Typer prints help as markup of rich, where brackets without a backslash are a style.
             help="Another key of its policy, such as timeout=60, omit=\\[top_p] or extra={reasoning_effort: low}.",
         ),
     ] = None,

@@ -111,6 +111,7 @@ def with_output_options(function: Callable[..., None], *, has_result: bool) -> C
             function(*arguments, **options)
 
     flags = {"as_json": JSON, "quiet": QUIET} if has_result else {"quiet": QUIET}
+    # With postponed annotations they are texts, and typer needs the objects of `Annotated`.
     signature = inspect.signature(function, eval_str=True)
     parameters = [
         *signature.parameters.values(),
@@ -260,6 +261,7 @@ def _version(requested: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
+        # Eager, so that it comes before the error of a missing command.
         bool, Option("--version", is_eager=True, callback=_version, help="Show the version.")
     ] = False,
 ) -> None:
@@ -268,6 +270,7 @@ def options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command."""
+    # Commands of a group have two words, such as `analyze crossplay`.
     named = {" ".join(sys.argv[1:2]), " ".join(sys.argv[1:3])}
     if arguments is None and WITH_MODELS & named and "--help" not in sys.argv:
         # The settings of memory allocators are read once, when a process starts.

@@ -117,7 +117,7 @@ def play(
         env, players = load_run_team(team, env_id, arguments, allow_endpoint or (), agent)
     else:
         with raise_config_errors():
-            env = make_family(str(env_id), **arguments)
+            env = make_family(str(env_id), **arguments)  # the first mistake excludes None
         require_agent(env, agent)
         player = make_policy(policy or partner, base_url, key_variable)
         players = dict.fromkeys(env.possible_agents, player)

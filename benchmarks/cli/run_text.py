@@ -27,8 +27,10 @@ def describe_cost(config: Config, name: str) -> Iterator[str]:
     check_machine(config, run.team.policies)
     folder = new_folder(config, name)
     updates, demonstrations = len(run.batches), load_demonstrations(run)
+    # At most: every group is without signal, and sampled again in every round.
     starts = (1 + config.algorithm.rollout.max_resample_rounds) * sum(map(len, run.batches))
     training = start_cost(config).times(0 if run.pairs else starts)
+    # A warm start adds an evaluation of the untrained team.
     evaluations = run.trainer.evaluations(updates) + (demonstrations is not None)
     episodes = len(run.eval_starts) * evaluations
     players = [run.team.policies[policy] for policy in run.team.agents.values()]

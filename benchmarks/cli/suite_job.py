@@ -39,6 +39,7 @@ def end_with_parent() -> None:
     """Stop this process as by Ctrl-C once its input ends, as when the process that started it was killed."""
 
     def wait() -> None:
+        # The parent never writes, so this waits until its end closes the pipe.
         while os.read(0, 1):
             pass
         os.kill(os.getpid(), signal.SIGTERM)

@@ -70,6 +70,7 @@ def train_(
     from llm_decpomdp.benchmarks.runs import train as run
 
     if resume is not None:
+        # A flag that is not given is False, the other options are None.
         arguments = (config, from_, dry_run or None, seed, output, warm_start, pairs)
         if any(value is not None for value in arguments):
             raise ConfigError(ALONE)

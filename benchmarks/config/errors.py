@@ -75,6 +75,7 @@ def raise_run_errors() -> Iterator[None]:
     """Turn the failures that a run may end with into a `RunError`; mistakes of the caller are not changed."""
     try:
         yield
+    # A ConfigError is a ValueError, which is among the failures below.
     except ConfigError:
         raise
     except failures() as error:
@@ -150,7 +151,7 @@ def write_folder(folder: Path) -> Iterator[Path]:
 
 def _remove_if_empty(path: Path) -> None:
     with suppress(OSError):
-        path.rmdir()
+        path.rmdir()  # refuses a folder that holds something
 
 
 # A changed environment differs in dozens of keys; three show which it is.

@@ -91,7 +91,7 @@ def _scalars(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, yaml.
             yield from _scalars(item, key)
     elif isinstance(node, yaml.MappingNode):
         for name, value in node.value:
-            yield from _scalars(name, key)
+            yield from _scalars(name, key)  # 1:30 misleads as a key, too
             inner = str(name.value) if isinstance(name, yaml.ScalarNode) else "?"
             yield from _scalars(value, f"{key}.{inner}" if key else inner)
 
@@ -104,11 +104,12 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
 
 
 _WORDS = {
-    "null": r"(?i:null|none)|~|",
+    "null": r"(?i:null|none)|~|",  # the last one is the empty text
     "bool": r"(?i:true|false)",
     "int": r"[-+]?(0|[1-9][0-9]*)",
     "float": r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(?i:inf)|\.(?i:nan)",
 }
+# PyYAML finds resolvers by the first character of a text, and None stands for any.
 for _tag, _words in _WORDS.items():
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^({_words})$"), None)
 
@@ -238,6 +239,7 @@ def resolve_references(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
         values: Any = OmegaConf.to_container(whole, resolve=True)
     except OmegaConfBaseException as error:
         raise ValueError(str(error)) from None
+    # Without the defaults, which were merged for the sake of references alone.
     return {key: _within(values[key], part) for key, part in tree.items()}
 
 

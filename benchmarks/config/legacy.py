@@ -303,6 +303,7 @@ def _unknown_key(spelled: str, key: str) -> str:
         return f"{spelled!r} is a section: set {', '.join(siblings[:LISTED])}{more}"
     key_here = KEY_OF.get(name.lower())
     if key_here is not None:
+        # In its own section where that has such a key: the lr of a critic is not that of the algorithm.
         there = f"{section}.{key_here.rpartition('.')[2]}"
         return f"unknown configuration key {spelled!r}; did you mean {(there if there in KEYS else key_here)!r}?"
     elsewhere = [candidate for candidate in KEYS if candidate.rpartition(".")[2] == name]
@@ -310,6 +311,7 @@ def _unknown_key(spelled: str, key: str) -> str:
     if near_section and f"{near_section[0]}.{name}" in elsewhere:  # such as algorithms.name
         elsewhere = [f"{near_section[0]}.{name}"]
     if elsewhere:
+        # The outermost ones, such as algorithm.learning_rate before that of its critic.
         depth = min(candidate.count(".") for candidate in elsewhere)
         elsewhere = [candidate for candidate in elsewhere if candidate.count(".") == depth]
         return f"unknown configuration key {spelled!r}; did you mean {' or '.join(map(repr, elsewhere))}?"

@@ -168,6 +168,7 @@ def _without_below(
     key: str, layers: Sequence[Mapping[str, Any]], dropped: Sequence[str]
 ) -> list[Mapping[str, Any]]:
     """Remove the keys `dropped` from the layers below the last one that gives `key` a value."""
+    # Without such a layer all stay as they are.
     last = max((number for number, layer in enumerate(layers) if layer.get(key)), default=0)
     below = [{k: v for k, v in layer.items() if k not in dropped} for layer in layers[:last]]
     return [*below, *layers[last:]]
@@ -288,7 +289,7 @@ def require_origins(manifest: Path) -> None:
         now = _origin(kind, announced)
         # Without the package the name is unknown, and that error would not say who had it.
         if now is None:
-            package = origin.partition(" ")[0]
+            package = origin.partition(" ")[0]  # without the version
             raise ConfigError(
                 f"{manifest.parent} was made with the {kind} {announced!r} of the package {origin}, which is not "
                 f"installed here: pip install {package}"

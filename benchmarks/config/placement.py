@@ -34,7 +34,7 @@ PARTS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 SHARE = "gpu_memory_utilization"
 """Flag of vLLM: the share of a GPU's memory that a server takes."""
 
-DEFAULT_SHARE = 0.92
+DEFAULT_SHARE = 0.92  # vLLM's own default; that of older versions is 0.9
 
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
@@ -135,6 +135,7 @@ def _check_ray_gpus(config: Config, policies: Mapping[str, PolicySpec], gpus: in
 
 def _add_up(config: Config, policies: Mapping[str, PolicySpec], gpu: int) -> None:
     """Raise a `ConfigError` if servers, and what this process holds, ask for more than a GPU has."""
+    # vLLM takes flags in both spellings.
     flags = {name.replace("-", "_"): value for name, value in config.inference.flags.items()}
     share = float(flags.get(SHARE, DEFAULT_SHARE))
     servers = [
@@ -142,6 +143,7 @@ def _add_up(config: Config, policies: Mapping[str, PolicySpec], gpu: int) -> Non
         for group in served(policies)
         if gpu in (policies[group[0]].sample_on or ())
     ]
+    # The share in the message is rounded down, as one that is rounded up would be refused again.
     # The tolerance is for shares such as 0.1, whose multiples are rounded.
     if len(servers) * share > 1 + 1e-9:
         raise ConfigError(
@@ -197,6 +199,7 @@ def _home(spec: PolicySpec) -> int | None:
     """Return the GPU on which a policy learns, or is sampled in this process."""
     if spec.kind != "model" or not (spec.device == "auto" or spec.device.startswith("cuda")):
         return None
+    # `auto` and `cuda` without a number are the first GPU.
     return int(spec.device.partition(":")[2] or 0)
 
 

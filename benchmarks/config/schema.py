@@ -419,6 +419,7 @@ def type_of(key: str) -> str:
 
 def holds_text(key: str) -> bool:
     """Check whether a key's value is text, or perhaps null."""
+    # Annotations are texts, as their evaluation is postponed.
     return key in FIELDS and str(FIELDS[key].type).partition(" | ")[0] == "str"
 
 

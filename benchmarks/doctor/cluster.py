@@ -28,6 +28,7 @@ def examine_cluster(address: str | None, *, trusted_network: bool = False) -> It
             if not node["Alive"]:
                 yield Finding(False, f"{where}: is gone", "start it again", optional=True)
                 continue
+            # Ray would run a soft task on another node, and one that asks for a CPU only once a busy node is idle.
             place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             call = ray.remote(_examine_node).options(num_cpus=0, scheduling_strategy=place).remote()
             try:

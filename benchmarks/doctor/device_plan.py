@@ -145,6 +145,7 @@ def _left_out(config: Config) -> Iterable[str]:
 
 
 def _read_devices(text: str) -> tuple[int, str]:
+    # A kind may be digits alone, such as 4090.
     match = re.fullmatch(r"(?:(\d+)x)?(\d*[a-z]\w*|\d+)", text.lower())
     if match is None or match[1] == "0" or (match[2] == "cpu" and match[1]):
         raise ConfigError(
@@ -169,7 +170,7 @@ def read_assumptions(items: Sequence[str]) -> dict[str, float]:
         try:
             values[name] = float(text)
         except ValueError:
-            values[name] = math.nan
+            values[name] = math.nan  # which the next check refuses
         most = 1 if name in SHARES else math.inf
         if not 0 < values[name] <= most or values[name] == math.inf:
             rule = "a share above 0, and at most 1" if name in SHARES else "a number above 0"
@@ -180,6 +181,7 @@ def read_assumptions(items: Sequence[str]) -> dict[str, float]:
 def _device_memory(kind: str) -> float:
     from llm_decpomdp.benchmarks.doctor import memory
 
+    # In gigabytes of 10**9 bytes, as in data sheets.
     return memory.total() * memory.GIB / 1e9 if kind == "cpu" else GPUS[kind]
 
 

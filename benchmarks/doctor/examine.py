@@ -117,6 +117,7 @@ def gpu() -> Iterator[Finding]:
 
 def sandbox() -> Iterator[Finding]:
     """Check that programs run, that they are stopped when they hang, and each layer of protection."""
+    # Without a cache, as a stored result would show nothing of this machine's layers.
     sandbox = Sandbox(cache_size=0)
     tests = instrument(TEST, "square")
     remedy = "see docs/security.md for what the sandbox needs"

@@ -35,10 +35,11 @@ def free() -> float | None:
     match = re.search(r"^MemAvailable: +(\d+) kB", MEMINFO.read_text(), re.MULTILINE)
     if match is None:
         return None
-    available = int(match[1]) / 2**20
+    available = int(match[1]) / 2**20  # the file counts in KiB
     limit = CGROUP / "memory.max"
     if limit.is_file() and (most := limit.read_text().strip()) != "max":
         usage = int((CGROUP / "memory.current").read_text())
+        # The kernel drops cached files before it refuses memory, so they count as free.
         cached = re.search(
             r"^inactive_file (\d+)", (CGROUP / "memory.stat").read_text(), re.MULTILINE
         )
@@ -49,6 +50,7 @@ def free() -> float | None:
 def give_back() -> None:
     """Return to the system what nothing uses any more, where the C library can: glibc keeps much of it."""
     gc.collect()
+    # None stands for the symbols of this process; other C libraries than glibc have no such function.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

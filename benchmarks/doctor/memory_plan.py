@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 GPUS = {"a100": 80.0, "h100": 80.0, "h200": 141.0, "l40s": 48.0, "4090": 24.0}
 
 ASSUMED = {
-    "usable_memory": 0.9,  # share of a device: vLLM's default; the rest is for CUDA's libraries and for gaps
+    "usable_memory": 0.9,  # share of a device; the rest is for CUDA's libraries and for gaps
     "length": 1.0,  # share of max_new_tokens that completions have: an upper bound
     "characters": 3.5,  # per token of a prompt, in English and code
 }
@@ -93,6 +93,7 @@ class Shape:
     @property
     def parameters(self) -> int:
         """Number of all weights (P)."""
+        # `linear` has inputs + outputs: without the width of the model, 7 times, only the other sides remain.
         layer = self.hidden * (sum(self.linear.values()) - 7 * self.hidden)
         return self.total or self.layers * layer + self.embeddings
 
@@ -103,7 +104,7 @@ class Shape:
 
     def kv_bytes(self, element: int) -> int:
         """Return the bytes of keys and values of a token, for numbers of `element` bytes."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * element
+        return 2 * self.layers * self.kv_heads * self.head_dim * element  # 2: keys and values
 
     def activation_bytes(self, element: int, *, checkpointing: bool = False) -> int:
         """Return the bytes that a backward pass keeps of each token."""
@@ -118,6 +119,7 @@ class Shape:
         targets = lora.get("target_modules") or ("q_proj", "v_proj")  # peft's default for these
         names = {targets} if isinstance(targets, str) else set(targets)
         adapted = names if names <= self.linear.keys() else self.linear.keys()  # such as all-linear
+        # The rank 8 is peft's default.
         return self.layers * int(lora.get("r", 8)) * sum(self.linear[name] for name in adapted)
 
 
@@ -186,6 +188,7 @@ def listed_shape(name: str) -> Shape | None:
         >>> listed_shape("Qwen/Qwen2.5-Coder-3B-Instruct").layers
         36
     """
+    # Coders have the shapes of the models that they were made from.
     plain = name.rpartition("/")[2].lower().replace("-coder", "")
     keys = [key for key in TABLE if plain == key or plain.startswith(f"{key}-")]
     return TABLE[max(keys, key=len)] if keys else None
@@ -204,13 +207,16 @@ def read_shape(source: str | Path) -> Shape:
         from peft import PeftConfig
 
         return find_shape(str(PeftConfig.from_pretrained(str(source)).base_model_name_or_path))
+    # With the default, transformers would ask on the terminal whether to run code of the model.
     config: Any = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    # On this device weights have shapes and take no memory.
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     text = config.get_text_config()
     return Shape(
         layers=text.num_hidden_layers,
         hidden=text.hidden_size,
+        # Configurations such as that of GPT-2 lack some of these keys, and mean the values given here.
         intermediate=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
         heads=text.num_attention_heads,
         kv_heads=getattr(text, "num_key_value_heads", None) or text.num_attention_heads,
@@ -263,6 +269,7 @@ class PlannedModel:
             frozen = self.element * self.shape.embeddings + QUANTIZED[self.quantization] * layers
         references = (1 if shards == 1 else 2) if self.full and self.reference else 0
         return {
+            # Weights that are trained, their gradients and the two moments of AdamW are float32, of 4 bytes.
             "weights": (4.0 * size if self.full else frozen + 4.0 * self.adapters) / shards,
             "gradients": 4.0 * trained / (1 if self.reduce_once else shards),
             "moments": 8.0 * trained / shards,
@@ -274,6 +281,7 @@ class PlannedModel:
         from llm_decpomdp.agents.inference.log_probs import LOGITS_AT_ONCE, ROW_TOKENS
 
         prompt, length = max(self.prompts), max(self.lengths)
+        # A row is divided at its limit, but never within one completion.
         tokens = max(min(prompt + group_size * length, ROW_TOKENS), prompt + length)
         token = self.shape.activation_bytes(self.element, checkpointing=self.checkpointing)
         # A chunk of logits is float32, twice, and so are its gradients: 16 bytes each.
@@ -306,6 +314,7 @@ class PlannedModel:
         return 2 * self.element * (self.shape.embeddings + self._layer)
 
     def _rounded_copy(self) -> dict[str, float]:
+        # In shards FSDP rounds what it gathers, which is counted as gathered.
         rounded = self.full and self.element < 4 and self.shards == 1
         return {"rounded copy": float(self.element * self.shape.parameters) if rounded else 0.0}
 
@@ -406,6 +415,7 @@ def _models(run: ResolvedRun, assumed: Mapping[str, float], dtype: str) -> Itera
     shared: dict[Any, list[str]] = {}
     for name, spec in specs.items():
         if spec.kind == "model":
+            # Adapters on one base share its weights.
             key = (spec.name, spec.compute_dtype, spec.device) if spec.lora else name
             shared.setdefault(key, []).append(name)
     learner = run.config.learner

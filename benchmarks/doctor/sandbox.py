@@ -201,8 +201,10 @@ def memory_limit(membership: Path = Path("/proc/self/cgroup")) -> int | None:
         return None
     lines = membership.read_text(encoding="utf-8").splitlines()
     limits = []
+    # Lines of version 1 have a number of a hierarchy and names instead of `0::`.
     for group in (line[3:].strip("/") for line in lines if line.startswith("0::")):
         for root in CGROUPS:
+            # A limit of any parent holds as well.
             for folder in (root / group, *(root / group).parents):
                 file = folder / "memory.max"
                 if folder.is_relative_to(root) and file.exists():
@@ -213,6 +215,7 @@ def memory_limit(membership: Path = Path("/proc/self/cgroup")) -> int | None:
 
 def _speed(sandbox: Sandbox) -> Finding:
     tests = instrument(TEST, "square")
+    # Different texts, since equal programs run once.
     codes = [f"{HONEST}# {number}\n" for number in range(SPEED_PROGRAMS)]
     begin = time.monotonic()
     sandbox.run_batch([(Program((("main_0", code),), "square"), tests) for code in codes])
