@@ -96,10 +96,7 @@ class QuestionSet:
         if task.position < 0:
             return remove_commas(answer.strip()) == task.answer
         data = _data_set(self.dataset, self.options)
-        try:
-            return score_answer(data, answer, data[task.position]) >= 1.0
-        except Exception:  # some checkers fail on texts that are no answers
-            return False
+        return _accepts(data, answer, data[task.position])
 
 
 def remove_commas(number: str) -> str:
@@ -118,7 +115,7 @@ def find_questions(dataset: str, options: Mapping[str, Any], source: str) -> Que
     Raises:
         ImportError: If reasoning-gym is needed and not installed.
         KeyError: If there is no such data set.
-        ValueError: If its configuration has no such option, or our sums do not have it.
+        ValueError: If its configuration has no such option, our sums lack it, or its checker accepts any text.
     """
     data_sets = _data_sets() if source != "bundled" else None
     questions = QuestionSet(dataset, json.dumps(dict(options), sort_keys=True), source)
@@ -142,9 +139,11 @@ def find_questions(dataset: str, options: Mapping[str, Any], source: str) -> Que
     if dataset not in data_sets:
         raise KeyError(unknown("data set of reasoning-gym", dataset, data_sets))
     try:
-        _data_set(dataset, questions.options)
+        data = _data_set(dataset, questions.options)
     except (TypeError, AssertionError, ValueError) as error:
         raise ValueError(f"dataset_options of {dataset}: {error}") from None
+    if _accepts(data, "no answer", data[0]):
+        raise ValueError(f"the checker of dataset={dataset!r} accepts any text: take another one")
     return replace(questions, source=LIBRARY)
 
 
@@ -167,13 +166,20 @@ def _data_set(dataset: str, options: str) -> Any:
     return reasoning_gym.create_dataset(dataset, **{"seed": 0, "size": POOL, **json.loads(options)})
 
 
+def _accepts(data: Any, answer: str, entry: Mapping[str, Any]) -> bool:
+    try:
+        return score_answer(data, answer, entry) >= 1.0
+    except Exception:  # some checkers fail on texts that are no answers
+        return False
+
+
 def draw_question(rng: np.random.Generator, dataset: str, options: str) -> dict[str, Any] | None:
     """Draw a question of reasoning-gym; `None` for one whose answer is no text or not accepted by its checker."""
     data = _data_set(dataset, options)
     position = int(rng.integers(len(data)))
     entry = data[position]
     answer = entry["answer"]
-    if not isinstance(answer, str) or score_answer(data, answer, entry) < 1.0:
+    if not isinstance(answer, str) or not _accepts(data, answer, entry):
         return None
     texts = dict.fromkeys(("key", "content", "question"), entry["question"])
     return {**texts, "answer": answer, "position": position}

@@ -98,3 +98,8 @@ def test_no_checker_evaluates_an_answer_that_is_code(dataset, tmp_path, monkeypa
         env.reset(seed=0)
         assert set(env.step(dict.fromkeys(env.agents, CODE))[1].values()) == {0.0}
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_data_set_whose_checker_accepts_any_text_is_refused():
+    with pytest.raises(ValueError, match="game_of_life_halting' accepts any text"):
+        make("verified-v0", dataset="game_of_life_halting")
