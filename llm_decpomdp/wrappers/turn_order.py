@@ -77,7 +77,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
             env = copy.copy(env)
             env.render_mode = None
         self.order = read_order(order, env.possible_agents)
-        mode = getattr(env.unwrapped, "mode", None)
+        mode: Any = getattr(env.unwrapped, "mode", None)
         if len(self.order) > 1 and hasattr(type(mode), "sequential"):
             env = branch(env)  # Or the caller's environment would change its prompts.
             env.unwrapped.mode = mode.sequential()
