@@ -95,6 +95,7 @@ def experiments(runs: Sequence[Results]) -> list[Experiment]:
     times: Counter[tuple[str, Any]] = Counter()
     for run in runs:
         flat = _settings(run)
+        # As text where YAML has a value that JSON has not, such as a date.
         text = json.dumps(dict(flat), sort_keys=True, default=str)
         seed = run.manifest.get("seed")
         # A second run of a seed is not another seed and must not narrow an interval, so it is a
@@ -105,6 +106,7 @@ def experiments(runs: Sequence[Results]) -> list[Experiment]:
         settings[key] = flat
     trained = [settings[key] for key, (first, *_) in groups.items() if first.config_text]
     keys = dict.fromkeys(name for of in trained for name in of)
+    # As texts, since a list of a configuration cannot be in a set.
     differing = [name for name in keys if len({str(of.get(name)) for of in trained}) > 1]
     experiments: list[Experiment] = []
     for key, members in groups.items():
@@ -131,6 +133,7 @@ def headings(experiments: Sequence[Experiment]) -> dict[str, tuple[str, ...]]:
 
 def _shorten(line: str) -> str:
     line = re.sub(r"^[\w.]+\.(?=\w+=)", "", line)
+    # The second half is shorter by one, for the ellipsis.
     half = LONGEST // 2
     return line if len(line) <= LONGEST else f"{line[:half]}…{line[1 - half :]}"
 

@@ -68,6 +68,7 @@ def act_simultaneously(
         players = {agent: team[agent] for agent in agents}
         size = _repetitions(players, part) if share_prompts else 1
         with alone, timer("+".join(agents)):
+            # Samples of one start stand side by side, so every size-th prompt stands for them.
             samples = sample_groups(players, envs[::size], part[::size], size)
         for state, completions in enumerate(answers):
             groups = samples[state // size]
@@ -87,6 +88,7 @@ def _repetitions(team: Team, prompts: Sequence[Prompts]) -> int:
         return 1
     # As keys, since a text is equal to each dialogue that ends with it.
     keys = ({a: (str(text), turns_before(text)) for a, text in texts.items()} for texts in prompts)
+    # One size for all prompts: the largest that divides each series of equal ones.
     return gcd(*(len(list(equal)) for _, equal in groupby(keys)))
 
 
@@ -324,6 +326,7 @@ def measures(row: Row) -> dict[str, float]:
         for agent in agents:
             counts = [turn[agent] for turn in by_turn if agent in turn]
             if None not in counts:
+                # `filter` tells mypy that no count is None; that it drops zeros changes no sum.
                 totals[f"{name}/{agent}"] = float(sum(filter(None, counts)))
         if totals and len(totals) == len(agents):
             totals[name] = sum(totals.values())

@@ -297,6 +297,7 @@ def _missing(
     # A batch shares random numbers, so a batch that was stopped is played again as a whole.
     torn = {key for batch in missing for key in _episode_keys(batch)}
     keep_json_lines(place.episodes, _first_of_each(torn))
+    # Another one, as each remembers which episodes it has seen.
     times = _first_of_each(torn)
     # Rows of early versions have no start.
     keep_json_lines(place.path / TIMES, lambda row: "start" not in row or times(row))

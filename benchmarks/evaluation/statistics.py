@@ -342,6 +342,7 @@ def _task_distances(
     # In chunks, since all resamples of many seeds and tasks do not fit in memory.
     at_once = max(1, MAX_ELEMENTS // (sum(map(len, tables)) * tasks))
     for first in range(0, replicates, at_once):
+        # All seeds and tables share the drawn tasks, so differences stay paired.
         columns = rng.integers(tasks, size=(min(at_once, replicates - first), tasks))
         samples.append(statistic(*(table[:, columns].swapaxes(0, 1) for table in tables)))
     tail = (1 - level) / 2
@@ -351,6 +352,7 @@ def _task_distances(
     widening = 1.0
     if any(len(table) > 1 for table in tables):
         widening = math.sqrt(tasks / (tasks - 1)) * student_quantile(level, tasks - 1) / normal
+    # The value of a skewed statistic may lie outside of its own percentiles.
     return widening * max(0.0, value - float(low)), widening * max(0.0, float(high) - value)
 
 
@@ -365,12 +367,14 @@ def _seed_distance(tables: Sequence[Array], statistic: Callable[..., Array], lev
             float(statistic(*(t[None] for t in (*tables[:place], rest, *tables[place + 1 :])))[0])
             for rest in (np.delete(table, row, axis=0) for row in range(len(table)))
         ]
+        # (n - 1) / n times the sum of squared deviations (Tukey 1958), which is (n - 1) times their variance.
         variances.append((len(table) - 1) ** 2 / len(table) * float(np.var(without, ddof=1)))
         freedoms.append(len(table) - 1)
     total = sum(variances)
     if not total:
         return 0.0
     shares = sum(v**2 / freedom for v, freedom in zip(variances, freedoms, strict=True))
+    # Rounding must not take a degree away where the formula of Welch gives a whole number.
     return student_quantile(level, max(1, int(total**2 / shares + 1e-9))) * math.sqrt(total)
 
 

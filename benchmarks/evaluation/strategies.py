@@ -110,6 +110,7 @@ def _differences(scores: Sequence[float], others: Sequence[float]) -> list[float
 def _is_zero(differences: Sequence[float]) -> bool:
     """Check whether the mean of differences is 0, up to chance and rounding."""
     estimate = bootstrap(differences)
+    # A single task has no interval, so its difference itself must be 0.
     low = estimate.value if estimate.low is None else estimate.low
     high = estimate.value if estimate.high is None else estimate.high
     return low <= TOLERANCE and high >= -TOLERANCE

@@ -185,8 +185,8 @@ def load_teams(paths: Mapping[str, Path], setting: EvalConfig) -> dict[str, Team
     try:
         for number, (name, path) in enumerate(paths.items()):
             if not (path / MANIFEST).is_file():
+                # A checkpoint is two folders below its run.
                 config = load_config(path.parents[1] / "config.yaml")
-                config = replace(config, output=replace(config.output, report=False))
                 checkpoints[name] = load_policies(config, [setting.env])
                 kept_teams.restore(checkpoints[name], path)
                 continue
@@ -195,6 +195,7 @@ def load_teams(paths: Mapping[str, Path], setting: EvalConfig) -> dict[str, Team
             trusted = load_config(run) if run.is_file() else setting.config
             endpoints = (*setting.allow_endpoints, *teams.endpoints_of(trusted))
             check_trust(path, specs, teams.code_of(trusted), endpoints)
+            # The number of the run, as policies of different runs have equal names.
             agents |= {f"{name}/{a}": f"{number}_{policy}" for a, policy in roles[name].items()}
             policies |= {f"{number}_{policy}": spec for policy, spec in specs.items()}
         together = load_team(agents, policies, seed=setting.config.seed) if agents else {}

@@ -119,7 +119,7 @@ def write_demonstrations(
     if first is not None:
         if first not in env.possible_agents:
             raise ConfigError(f"first must be one of {env.possible_agents}, got {first!r}")
-        order = sorted(env.possible_agents, key=lambda agent: agent != first)
+        order = sorted(env.possible_agents, key=lambda agent: agent != first)  # False comes first
         env = load_env(env_id, source, split, order=order)
     evaluated = {
         name for other in without for task in _tasks(other, source) for name in _names(task)

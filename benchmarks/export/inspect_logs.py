@@ -66,6 +66,7 @@ def _log(run: Path, manifest: Mapping[str, Any], update: int) -> Any:
         EvalStats,
     )
 
+    # Inspect accepts no log without a date.
     created = str(manifest.get("created", "2000-01-01T00:00:00+00:00"))
     environment = str(manifest.get("environment", "environment"))
     rows = (row for _, row in stored_rows(run / "episodes.jsonl") if _is_evaluation(row))
@@ -116,7 +117,7 @@ def _sample(row: Row) -> Any:
     messages = [message for group in groups for message in _messages(group)]
     return EvalSample(
         id=task_name(row),
-        epoch=row.get("sample", 0) + 1,
+        epoch=row.get("sample", 0) + 1,  # Inspect counts from 1
         input="\n\n".join(f"[{agent}]\n{text}" for agent, text in groups[0]["prompts"].items()),
         target="",
         messages=messages,

@@ -183,6 +183,7 @@ def _advantages(
         learning,
         algorithm,
         options,
+        # The number of a row counts the update that it belongs to.
         progress=progress(update - 1, updates),
     )
     return [

@@ -130,6 +130,7 @@ def _write(content: Content, phase: str, file: Path, scratch: Path) -> int:
         return 0
     if file.suffix == ".jsonl":
         with file.open("w", encoding="utf-8") as lines:
+            # `write` returns the number of characters, which is never 0, so this counts the rows.
             return sum(1 for row in content.rows(phase) if lines.write(json.dumps(row) + "\n"))
     datasets = import_datasets()
     data_set = datasets.Dataset.from_generator(
@@ -137,6 +138,7 @@ def _write(content: Content, phase: str, file: Path, scratch: Path) -> int:
         # Types from the data would be null for a column without values, and differ between the
         # splits.
         features=datasets.Features({k: _feature(c) for k, c in content.columns.items()}),
+        # In the temporary folder: the usual cache would keep a copy of the data for good.
         cache_dir=str(scratch / "cache"),
         gen_kwargs={"phase": phase},
         split=phase,

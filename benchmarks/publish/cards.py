@@ -15,7 +15,7 @@ TEMPLATES_FOLDER = Path(__file__).parent / "templates"
 
 TEMPLATES = Environment(
     loader=FileSystemLoader(TEMPLATES_FOLDER),
-    undefined=StrictUndefined,
+    undefined=StrictUndefined,  # a missing value is an error and no empty place in a card
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
@@ -62,7 +62,7 @@ def describe_sources(manifest: Mapping[str, Any]) -> list[Row]:
             **data,
             "part": part,
             "license": find_license(data, is_builtin=is_builtin),
-            "source": Path(data["source"]).name,
+            "source": Path(data["source"]).name,  # of a local file without its folders
         }
         for part, data in data_sets(manifest.get("data", {}))
     ]

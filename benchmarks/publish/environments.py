@@ -67,6 +67,7 @@ def _describe(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
         "agents": agents,
         "description": metadata.get("description", ""),
         "sources": describe_sources(record if metadata.get("data") else {}),
+        # A checkout that is not installed has no metadata with requirements.
         "requirements": {hub: (requirements(hub) or EXTRAS[hub])[0] for hub in HUBS},
     }
 

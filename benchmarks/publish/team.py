@@ -113,6 +113,7 @@ def _replace_local_paths(
 ) -> None:
     """Replace paths of base models on this machine, in the manifest and in the configurations of adapters."""
     entries = [of for of in manifest["policies"].values() if of.get("base_model")]
+    # Paths of configurations are made absolute, so all others are names on the hub.
     local = [of for of in entries if Path(of["base_model"]).is_absolute()]
     adapters = {of["base_model"] for of in local if of["adapter"]}
     if base_model is not None and len(adapters) != 1:

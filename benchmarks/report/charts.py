@@ -84,6 +84,7 @@ class Chart:
         from matplotlib.figure import Figure
 
         with mpl.rc_context(_style(palette)):
+            # Not by pyplot, which keeps all figures and chooses a display.
             figure = Figure(figsize=(width, self.height(width)), layout="constrained")
             self.draw(figure, width, palette)
             return figure
@@ -146,10 +147,11 @@ def _small_multiples(
 
     def shape(width: float) -> tuple[int, int]:
         columns = min(len(titles), 4 if width > 5 else 2)
-        return -(-len(titles) // columns), columns
+        return -(-len(titles) // columns), columns  # rounded up
 
     def draw(figure: Figure, width: float, palette: Palette) -> None:
         rows, columns = shape(width)
+        # Without `squeeze=False` a single drawing would not come as an array.
         grid = figure.subplots(rows, columns, sharex=True, sharey=one_scale, squeeze=False).ravel()
         for index, (axes, title) in enumerate(zip(grid, titles, strict=False)):
             draw_one(axes, index, palette)
@@ -342,6 +344,7 @@ def save(chart: Chart, folder: Path) -> None:
     import matplotlib as mpl
 
     figure = chart.figure(WIDTHS["wide-chart"], PAPER)
+    # matplotlib reads the settings of SVG when it saves a figure.
     with mpl.rc_context(_style(PAPER)):
         for ending in ("svg", "png"):
             metadata: dict[str, Any] = {"Date": None} if ending == "svg" else {}
@@ -360,12 +363,14 @@ def _svg(chart: Chart, kind: str, width: float) -> str:
     with mpl.rc_context(_style(PLACEHOLDERS)):
         figure.savefig(buffer, format="svg", metadata=nothing)
     text = buffer.getvalue()
+    # Without the header of XML and the first tag, which has a fixed size.
     body = text[text.index(">", text.index("<svg")) + 1 :].strip()
     body = re.sub(r"<style.*?</style>|font-family: [^;]*;", "", body, flags=re.DOTALL)
     # Two drawings on one page must not share ids.
     body = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{chart.name}-{kind}-", body)
     for placeholder, variable in VARIABLES.items():
         body = body.replace(placeholder, f"var({variable})")
+    # matplotlib draws an SVG with 72 units per inch.
     across, down = figure.get_size_inches() * 72
     box = f'viewBox="0 0 {across:g} {down:g}"'
     return f'<svg class="{kind}" {box} role="img" aria-label="{chart.label}">{body}'

@@ -142,6 +142,7 @@ def evaluation_rows(run: Results) -> list[Row]:
     count, rows = shown_tests(run.config_text), [dict(row) for row in run.evaluations]
     for row in rows if count else ():
         outcomes = [s.outcomes for s in run.select_scores("eval", row["update"]) if s.outcomes]
+        # Episodes whose tests are all shown have nothing to compare with.
         parts = [(tests[count:], tests[:count]) for tests in outcomes if len(tests) > abs(count)]
         if parts:
             # A negative number shows the last tests.

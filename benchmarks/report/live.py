@@ -48,6 +48,7 @@ class LiveReport(TrainerCallback):
         if not self._due:
             return
         self._due = False
+        # A page that comes too early is left out, and the next evaluation asks for one again.
         if begin < self._next:
             return
         try:

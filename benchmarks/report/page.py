@@ -66,6 +66,7 @@ def end_reloads(text: str) -> str:
 
 def page(title: str, blocks: Iterable[str], moment: str = "") -> str:
     """Return the whole document; blocks are markup. `moment` tells how far a run is that goes on."""
+    # The digest is over all characters of the element, so its first line break is here and not in the template.
     script = "\n" + (HERE / "page.js").read_text(encoding="utf-8")
     # The policy forbids every download, and every script but this one: completions are untrusted text.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -111,6 +111,7 @@ def _runs_block(output: Path, cells: Sequence[Mapping[str, Any]], place: Path) -
     for cell in cells:
         for seed, folder in job_folders(output, cell):
             page = folder / "training" / "report.html"
+            # `Path.relative_to` takes no way up before Python 3.12.
             address = os.path.relpath(page if page.is_file() else folder, place)
             link = Markup('<a href="{}">{}</a>').format(quote(address), folder.name)
             rows.append((str(cell["name"]), str(seed), link if folder.is_dir() else "—"))

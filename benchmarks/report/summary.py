@@ -160,6 +160,7 @@ def _communication(experiments: Sequence[Experiment]) -> Iterator[str]:
     for experiment in experiments:
         known = read_description(experiment.runs[0].manifest).get("numbers", {})
         count = min(len(run.evaluations) for run in experiment.runs)
+        # A single evaluation is the last one.
         for position in (0, -1)[-count:] if count else ():
             score = evaluation_return(experiment, position)
             value = score and value_of_communication(score, known)
@@ -257,7 +258,7 @@ def _all_seeds(experiment: Experiment) -> Iterator[str]:
 def _training_course(train: Sequence[Row]) -> Iterator[str]:
     """Yield the mean reward of the first and last updates, for runs that have no better measure."""
     if len(train) > 1:
-        size = min(moving_window(len(train)), len(train) // 2)
+        size = min(moving_window(len(train)), len(train) // 2)  # so that the two do not overlap
         first, last = (
             number(fmean(row["reward_mean"] for row in rows))
             for rows in (train[:size], train[-size:])

@@ -42,8 +42,10 @@ TAIL = 1 << 22
 def watch_run(path: Path, seconds: float, console: Console) -> None:
     """Show a run until no process writes to its folder any more; show one that has ended once."""
     folder, view = RunFolder(path), RunView(path)
+    # The view changes only at a look at the files, so no thread has to draw it in between.
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         while True:
+            # Before the files are read: what a run writes until it ends is then in the last view.
             writes = (folder.path / LOCK).exists()
             view.read()
             live.update(view.draw(writes, console.width), refresh=True)
@@ -101,6 +103,7 @@ class RunView:
         about = [self.folder.path.name, manifest.get("algorithm"), manifest.get("environment")]
         state = "running" if writes else "no process writes to it"
         if writes and self.folder.metrics.is_file():
+            # The clock of another machine may be ahead.
             age = max(time.time() - self.folder.metrics.stat().st_mtime, 0.0)
             state += f", newest row {duration(age)} ago"
         yield plain(" · ".join(str(part) for part in (*about, state) if part))

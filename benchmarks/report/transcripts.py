@@ -53,6 +53,7 @@ def choose_lines(scores: Sequence[Score], count: int) -> Collection[int]:
     for score in scores:
         groups.setdefault((score.phase, score.update), []).append(score.line)
     evaluations = [lines for (phase, _), lines in groups.items() if phase == "eval"]
+    # The last evaluation comes first, so that a limit keeps it.
     ordered = [line for lines in (*evaluations[-1:], *evaluations[:-1]) for line in lines]
     rest = [line for (phase, _), lines in groups.items() if phase != "eval" for line in lines]
     left = max(count - len(ordered), 0)
@@ -171,7 +172,10 @@ class Pack:
 
     def _points(self, info: Mapping[str, float]) -> list[list[float]]:
         return [
-            [self.components.setdefault(key[7:], len(self.components)), round(value, 4)]
+            [
+                self.components.setdefault(key.removeprefix("reward/"), len(self.components)),
+                round(value, 4),
+            ]
             for key, value in info.items()
             if key.startswith("reward/")
         ]
@@ -202,4 +206,5 @@ def _solved_flags(infos: Sequence[Mapping[str, float]]) -> list[int] | None:
 
 def _compress(text: str) -> str:
     # Base64 has no character that could end a script element.
+    # The header of gzip has no time, so that equal runs give equal pages.
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
