@@ -344,6 +344,7 @@ def _task_distances(
     for first in range(0, replicates, at_once):
         # All seeds and tables share the drawn tasks, so differences stay paired.
         columns = rng.integers(tasks, size=(min(at_once, replicates - first), tasks))
+        # (S, R, T) becomes (R, S, T), as statistics want it.
         samples.append(statistic(*(table[:, columns].swapaxes(0, 1) for table in tables)))
     tail = (1 - level) / 2
     low, high = np.quantile(np.concatenate(samples), [tail, 1 - tail])

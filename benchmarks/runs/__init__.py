@@ -27,5 +27,6 @@ def restart_with_settings() -> None:
     if missing and sys.platform.startswith("linux"):
         os.environ.update(missing)
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        # `orig_argv` has the options of Python, such as `-m`, which `argv` lacks.
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])

@@ -47,7 +47,7 @@ def load_env(
     try:
         with raise_config_errors():
             env = make_family(env_id, **arguments)
-            len(env.tasks)
+            len(env.tasks)  # loads the data
     except OSError as error:
         raise RunError(f"cannot load the data of {env_id}: {error}") from error
     return env
@@ -61,6 +61,7 @@ def check_tasks(config: Config, train: TaskSet, held_out: TaskSet) -> None:
     """
     common = train.positions.keys() & held_out.positions.keys()
     for task_id in common:
+        # The place in a split is no part of a problem.
         first, second = (replace(tasks.find(task_id), index=0) for tasks in (train, held_out))
         # Two files may number their problems alike; results by task would then mix two problems.
         if first != second:

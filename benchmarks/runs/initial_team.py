@@ -93,6 +93,7 @@ def train_initial_team(
 def _use_initial_team(team: Path, config: Config, agents: Sequence[str]) -> Config:
     """Return the configuration with the models of a saved team; its other policies stay."""
     with raise_run_errors():
+        # With an absolute path, as the new configuration may be read from another folder.
         names, specs = declaration(team.resolve())
     if set(names) != set(agents):
         raise ConfigError(

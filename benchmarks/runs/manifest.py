@@ -107,6 +107,7 @@ def first_prompts(env: DecPOMDPEnv, team: Team, start: Start) -> dict[str, dict[
     for agent, prompt in prompts.items():
         policy = team[agent]
         if isinstance(policy, CausalLM) and (
+            # `encode` raises an error for a long prompt that it may not cut.
             policy.on_long_prompt == "truncate_left" or policy.overflow(prompt) is None
         ):
             ids = policy.encode(prompt)

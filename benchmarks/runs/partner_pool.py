@@ -252,6 +252,7 @@ def _restore(members: Team, partner: Partner) -> None:
     _, state = checkpoints.load(partner.path)
     for agent, policy in members.items():
         sharing = [mate for mate in partner.agents if partner.agents[mate] == partner.agents[agent]]
+        # Checkpoints name a policy as `distinct_policies` does, by all of its agents.
         learner = state["policies"].get("+".join(sharing))
         if learner is None:  # one that did not learn in that run
             continue

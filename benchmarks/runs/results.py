@@ -230,6 +230,7 @@ def sum_of_episode(
     for number in reversed(range(len(groups))):  # a group comes after that of the turn before
         if parent := groups[number]["parent"]:
             before = groups[parent["group"]]
+            # Where all samples go on, each has a group, and the sums of these groups are averaged.
             share = len(before["rewards"]) if before["chosen"] is None else 1
             sums[parent["group"]] += sums[number] / share
     return sums[0]

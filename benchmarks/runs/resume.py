@@ -105,6 +105,7 @@ def resume(
         check_machine(run.config, run.team.policies)
         team = load_policies(run.config, run.envs, run.team, run.config.learner.fsdp_size > 1)
         run = skip_long_prompts(run, team)
+        # Without a record of the problems that were left out, those of now stand in for them.
         _check_schedule(before, run, record.get("left_out", run.skipped), updates)
         # After the first update no demonstrations are left to learn.
         warm = run.config.warm_start.source is not None
@@ -215,6 +216,7 @@ def _explain_no_checkpoint(folder: RunFolder, config: Config) -> str:
         manifest = folder.read_manifest()
         data = manifest.get("pairs", manifest["data"]["train"])
         rows = data["rows"] - (0 if "pairs" in manifest else len(manifest.get("left_out", ())))
+        # Only the number of the problems counts here.
         if max(updates) >= len(schedule(config, [""] * rows)):
             return (
                 f"the run {folder.path} is finished: there is no update left to continue with, and no checkpoint "

@@ -72,6 +72,7 @@ def _transfer_group(
     if run.config.inference.transfer == "files" or policy.adapter is not None:
         return None
     gpus = run.team.policies[name].sample_on or []
+    # The group has this process and one of the server for each of its GPUs.
     return partial(NcclGroup, policy.model.device, 1 + len(gpus))
 
 

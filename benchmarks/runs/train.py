@@ -210,6 +210,7 @@ def run_training(
         raise RunError(text) from error
     except Exception as error:  # a mistake in code of the user's own, whose traceback is needed
         if saves.newest:
+            # `add_note` needs Python 3.11, as the learners do.
             error.add_note(
                 f"update {saves.newest} is saved; to continue from it: --resume {folder.path}"
             )

@@ -42,6 +42,7 @@ def make_rollout_worker(run: ResolvedRun, team: Team) -> RolloutWorker | None:
         from llm_decpomdp.algorithms.rollout_workers.async_server import AsyncServerRollouts
 
         return AsyncServerRollouts(WorkerState(run.train_env, run.eval_env, team), samplers)
+    # Rounded up, as the last batch may be smaller.
     batches = -(-algorithm.train_batch_size // (algorithm.rollout.rollout_batch_size or 1))
     if batches < cluster.rollout_workers:
         logger.warning(

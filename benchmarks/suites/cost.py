@@ -239,4 +239,5 @@ def show_costs(
 def _count_cells(numbers: Sequence[float], memory: str, columns: int) -> list[str]:
     """Return counts, memory and hours as cells, without hours if the table has no such column."""
     *counts, hours = numbers
+    # The hours are the last cell, which is cut off where no rate is given.
     return [*(f"{count:,.0f}" for count in counts), memory, f"{hours:,.1f}"][: columns - 3]

@@ -77,6 +77,7 @@ class JobPool:
                 self._stop()
                 raise
             finally:
+                # After an error other than Ctrl-C nobody else would end them.
                 for running in self._running:
                     running.process.kill()
 
@@ -98,6 +99,7 @@ class JobPool:
         job.write()
         # Later sessions of the suite append to the log.
         log = (job.folder / "log.txt").open("ab")
+        # Each job holds the lock of the folder, too, so that it lasts until the last one has ended.
         with _pin_cores(cores):
             process = _start_process(job.folder, len(cores), log, pass_fds=[self._lock.fileno()])
         return Running(job, process, cores, log)
@@ -241,6 +243,7 @@ class RayPool:
 
     def _collect(self, calls: dict[Any, Job]) -> None:
         ready, _ = self._ray.wait(list(calls), timeout=POLL_SECONDS)
+        # None at the end shows progress also where no job has ended.
         for call in [*ready, None]:
             job = calls.pop(call) if call is not None else None
             if job is not None:
