@@ -250,7 +250,7 @@ class Algorithm:
                 "from: raise it"
             )
         # Nearly equal returns have a tiny deviation: uncentered, they would be divided by it.
-        if self.baseline is none and options.normalize_advantages and not options.max_grad_norm:
+        if self.baseline is none and options.normalizes_groups and not options.max_grad_norm:
             raise ValueError(
                 f"{self.name} does not center the returns of a group, so normalize_advantages makes advantages of "
                 "hundreds if they are nearly equal: set max_grad_norm, or normalize_advantages=false"

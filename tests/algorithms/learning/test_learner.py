@@ -416,7 +416,8 @@ def test_returns_that_nothing_is_taken_from_are_not_normalised_without_bounds(po
     options = LearnerOptions(learning_rate=0.1, normalize_advantages=True)
     with pytest.raises(ValueError, match="mareinforce does not center the returns"):
         Learner({"x": policy}, ALGORITHMS["mareinforce"], options)
-    Learner({"x": policy}, ALGORITHMS["mareinforce"], replace(options, max_grad_norm=1.0))
+    for change in ({"max_grad_norm": 1.0}, {"normalize_advantages": "role"}):
+        Learner({"x": policy}, ALGORITHMS["mareinforce"], replace(options, **change))
     Learner({"x": policy}, ALGORITHMS["maremax"], options)
 
 
