@@ -121,7 +121,7 @@ class RoleConditionedAdvantage(Algorithm):
 
     def check(self, agents: Collection[str], options: UpdateOptions) -> None:
         """Raise a `ValueError` if options compare the completions of a group."""
-        if options.normalize_advantages:
+        if options.normalizes_groups:
             raise ValueError(
                 f"{self.name} compares with earlier updates, and normalize_advantages divides by the deviation of "
                 "a group: drop it, or use magrpo"

@@ -23,6 +23,7 @@ from llm_decpomdp.algorithms.learning.learner_options import LearnerOptions
 from llm_decpomdp.algorithms.learning.losses import (
     LossInputs,
     TokenMetrics,
+    check_log_probs,
     check_outputs,
     mask_terms,
 )
@@ -245,6 +246,8 @@ class Learner(BaseLearner):
             for part in parts
         ]
         values_of = _call_for_prompts(policy, "log_probs", prompts)
+        for values, (_, completions) in zip(values_of, prompts, strict=True):
+            check_log_probs(items[0].agent, values, len(completions))
         references: list[tuple[Tensor, Tensor]] | None = None
         if self._uses_reference:
             references = _call_for_prompts(policy, "reference_log_probs", prompts)

@@ -86,6 +86,24 @@ def check_outputs(name: str, outputs: Any, shape: torch.Size) -> None:
     )
 
 
+def check_log_probs(agent: str, values: Any, number: int) -> None:
+    """Raise a `TypeError` unless a policy gave differentiable log-probabilities and a mask, (G, T) each."""
+    result = f"a {type(values).__name__}"
+    if isinstance(values, tuple | list) and all(isinstance(part, Tensor) for part in values):
+        shapes = [tuple(part.shape) for part in values]
+        result = f"the shapes {shapes}"
+        if len(shapes) == 2 and shapes[0] == shapes[1] and len(shapes[0]) == 2:
+            log_probs = values[0]
+            if len(log_probs) == number and (log_probs.requires_grad or not log_probs.numel()):
+                return
+            if len(log_probs) == number:
+                result = "log-probabilities without a gradient"
+    raise TypeError(
+        f"log_probs() of the policy of {agent!r} must return differentiable log-probabilities and a mask, both of "
+        f"shape ({number}, T) for {number} completions; got {result}"
+    )
+
+
 def policy_loss(inputs: LossInputs) -> LossOutputs:
     """Compute the loss of group-relative algorithms: importance weight x (objective + KL), reduced over tokens.
 

@@ -57,6 +57,7 @@ from llm_decpomdp.policy import (
     reads_history,
     shared_engine,
 )
+from llm_decpomdp.testing.rules import short
 
 MAX_ROWS = 256  # completions of one batch, unless a single prompt asks for more: bounds its memory
 
@@ -328,6 +329,7 @@ def sample_groups(
     environment, and the prompts of the agents, in each of the states.
 
     Raises:
+        TypeError: If a policy returns no completions.
         ValueError: If a policy returns another number of completions.
     """
     requests = [
@@ -339,7 +341,7 @@ def sample_groups(
 
     def ask(batch: Sequence[_Request]) -> list[list[Completion]]:
         parts = (batch[first : first + size] for first in range(0, len(batch), size))
-        return [group for part in parts for group in _generate(part, envs, group_size)]
+        return [group for part in parts for group in _sample(part, envs, group_size)]
 
     by_engine: dict[int, list[_Request]] = {}
     for request in requests:
@@ -351,11 +353,6 @@ def sample_groups(
     lanes = find_lanes([batch[0].policy for batch in batches])
     for batch, groups in zip(batches, in_lanes(ask, batches, lanes), strict=True):
         for request, completions in zip(batch, groups, strict=True):
-            if len(completions) != group_size:
-                raise ValueError(
-                    f"the policy of {request.agent!r} returned {len(completions)} completions of a prompt "
-                    f"where {group_size} were asked for"
-                )
             samples[request.state][request.agent] = tuple(completions)
     return samples
 
@@ -367,6 +364,28 @@ class _Request(NamedTuple):
     agent: str
     policy: Policy
     prompt: str
+
+
+def _sample(
+    requests: Sequence[_Request], envs: Sequence[TextEnv], group_size: int
+) -> list[list[Completion]]:
+    """Return G completions of each request; raise an error if the policy returned something else."""
+    samples = _generate(requests, envs, group_size) or ()
+    groups = [[*group] if isinstance(group, list | tuple) else [group] for group in samples]
+    agent = requests[0].agent
+    for completion in chain.from_iterable(groups):
+        if not isinstance(completion, Completion) or not isinstance(completion.text, str):
+            raise TypeError(
+                f"the policy of {agent!r} returned {short(completion)} as a completion: let generate() return "
+                "objects of llm_decpomdp.policy.Completion, whose text is a str"
+            )
+    sizes = [*map(len, groups)]
+    if sizes != [group_size] * len(requests):
+        raise ValueError(
+            f"the policy of {agent!r} returned {short(sizes)} completions of {len(requests)} prompts, where "
+            f"{group_size} of each were asked for: let generate() return a list of lists"
+        )
+    return groups
 
 
 def _generate(

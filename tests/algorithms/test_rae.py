@@ -155,6 +155,7 @@ def test_options_that_compare_within_a_group_are_refused() -> None:
     for values in ({"normalize_advantages": True}, {"step_advantage_weight": 1.0}):
         with pytest.raises(ValueError, match="rae compares with earlier updates"):
             Learner({"x": policy()}, RAE, LearnerOptions(**values))  # type: ignore[arg-type]
+    Learner({"x": policy()}, RAE, LearnerOptions(normalize_advantages="role"))
     with pytest.raises(
         ValueError,
         match=r"max_resample_rounds=1 means nothing with rae, where groups with equal rewards .* drop it",

@@ -344,6 +344,30 @@ class Referenced(TinyPolicy):
         return found + self.padding * (1 - mask), mask
 
 
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda found, mask: found, "got a Tensor"),
+        (lambda found, mask: (found[:, 0], mask[:, 0]), r"got the shapes \[\(3,\), \(3,\)\]"),
+        (lambda found, mask: (found[:1], mask[:1]), r"got the shapes \[\(1, 3\), \(1, 3\)\]"),
+        (lambda found, mask: (found.detach(), mask), "got log-probabilities without a gradient"),
+    ],
+)
+def test_log_probs_of_another_kind_are_named(
+    make_policy: Any, make_chain: Any, change: Any, match: str
+) -> None:
+    class Wrong(TinyPolicy):
+        def log_probs(self, prompt: str, completions: Any) -> Any:
+            return change(*super().log_probs(prompt, completions))
+
+    tiny = make_policy("unigram")
+    policy = Wrong(tiny.model, tiny.alphabet, tiny.max_tokens)
+    chain = make_chain(policy, [([1.0, 0.0, 0.0], {"x": ROWS})])
+    wanted = rf"of 'x' must return .* of shape \(3, T\) for 3 completions; {match}"
+    with pytest.raises(TypeError, match=wanted):
+        learn(policy, [chain])
+
+
 @pytest.mark.parametrize("options", [{}, {"num_iterations": 2}, {"kl": {"coefficient": 0.5}}])
 @pytest.mark.parametrize("loss", ["sequence_sum", "token_mean"])
 def test_padding_is_not_read(make_policy: Any, make_chain: Any, options: Any, loss: str) -> None:

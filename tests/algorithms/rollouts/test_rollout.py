@@ -179,8 +179,31 @@ def test_misuse_is_an_error_with_the_remedy(make_env: Any) -> None:
         play(make_env(1), {**scripts(), "z": Script("a")})
     with pytest.raises(ValueError, match="did you mean 'best'"):
         RolloutOptions(branch_selection="bst")
-    with pytest.raises(ValueError, match="returned 1 completions"):
+    with pytest.raises(
+        ValueError, match=r"'y' returned \[1\] completions of 1 prompts, where 4 of"
+    ):
         play(make_env(1), {**scripts(), "y": Script("a")})
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        ([["a", "b"]], "'y' returned 'a' as a completion: .*Completion, whose text is a str"),
+        (["ab"], "'y' returned 'ab' as a completion"),
+        ([[Completion("a"), Completion(None)]], r"returned Completion\(text=None"),  # type: ignore[arg-type]
+        ([Completion("a")], r"returned \[1\] completions of 1 prompts, where 4 of each"),
+        (None, r"returned \[\] completions"),
+    ],
+)
+def test_a_policy_that_returns_no_completions_is_named(
+    make_env: Any, value: Any, match: str
+) -> None:
+    class Wrong(Script):
+        def generate(self, prompts: Any, num_samples: int = 1) -> Any:
+            return value
+
+    with pytest.raises((TypeError, ValueError), match=match):
+        play(make_env(1), {**scripts(), "y": Wrong("a")})
 
 
 @pytest.mark.parametrize(
