@@ -71,6 +71,7 @@ class CounterfactualActorCritic(ActorCritic):
                 f"{self.name} asks its critic about an agent's other completions, and joint_mode="
                 f"{rollouts.joint_mode} plays them: set joint_mode=aligned, or use magrpo"
             )
+        # Each joint sample as it was played, and once for each other answer of each agent.
         texts = group_size * (1 + len(agents) * (group_size - 1))
         if texts > MAX_COUNTERFACTUALS:
             raise ValueError(

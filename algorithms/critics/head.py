@@ -85,6 +85,7 @@ class ValueHead:
     @torch.no_grad()
     def differences(self, features: Tensor) -> Tensor:
         """Return differences in value (B,) from differences of features (B, d), in float64; 0 for 0."""
+        # Without the mean of the inputs, which cancels in a difference.
         scores = (features / self._inputs.deviation).float() @ self.weight
         return self._targets.deviation * scores.double()
 

@@ -68,6 +68,7 @@ def partner_returns(group: Group, joint_returns: Returns, position: int) -> Retu
     if not group.anchors:
         indices = [sample[position] for sample in group.joint]
         # A stable sort keeps the partners of all completions in one order, so that columns correspond.
+        # Without anchors each completion has equally many partners, so the rows are equally long.
         by_completion: Returns = joint_returns[np.argsort(indices, kind="stable")]
         return by_completion.reshape(max(indices) + 1, -1)
     number = {sample: j for j, sample in enumerate(group.joint)}
@@ -100,6 +101,7 @@ def visit_weights(rollout: Rollout) -> list[float]:
             continue
         before, weight = rollout.groups[group.parent.group], weights[group.parent.group]
         weights.append(
+            # Where all joint samples go on, the groups after them share the weight.
             weight / len(before.joint) if before.chosen is None else weight * before.going_share
         )
     return weights

@@ -342,6 +342,7 @@ def _call_for_prompts(
 
 def _recorded_log_probs(completions: Sequence[Completion], like: Tensor) -> Tensor:
     """Return the sampler's log-probabilities, padded like `like`, (G, T); not a number if it recorded none."""
+    # What was not recorded is no number, which the metrics leave out.
     log_probs = torch.full_like(like, torch.nan)
     for row, completion in zip(log_probs, completions, strict=True):
         row[: len(completion.log_probs)] = torch.tensor(completion.log_probs).to(row)

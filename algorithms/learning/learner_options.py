@@ -49,6 +49,7 @@ class ObjectiveOptions(Options):
         """Distances below and above 1 at which the objective clips ratios."""
         low, high = CLIP_RANGES[self.name]
         if self.clip_range is not None:
+            # One number clips both sides of PPO; the others have a bound for each side.
             low, high = self.clip_range, self.clip_range if self.name == "ppo" else high
         return low, high if self.clip_range_high is None else self.clip_range_high
 

@@ -293,6 +293,7 @@ class TokenMetrics:
         for agent in self.agents:
             own = self._sums[agent]
             values = torch.stack([part.cpu() for part in own.values()]).tolist() if own else []
+            # Zeros for an agent without groups in this process, as the totals below are collective.
             sums = defaultdict(float, zip(own, values, strict=True))
             tokens += processes.total(sums["tokens"])
             metrics[f"loss/{agent}"] = processes.total(sums["loss"])

@@ -84,6 +84,7 @@ def sum_of_parts(
     parts = [(part, 1.0, of_part) for part in ([*map(component, names)] or [rollout])]
     if options.own_weight:
         without_reward = rewarded(lambda group: (0.0,) * len(group.joint))
+        # The weight counts after the normalization, which would divide it away.
         parts.append((without_reward, options.own_weight, replace(of_part, own_weight=1.0)))
     totals: list[dict[str, Returns]] = [{} for _ in rollout.groups]
     for part, weight, part_options in parts:

@@ -37,6 +37,7 @@ class RoleDeviation:
         """
         self._means = _means(processes.gather([_sums(groups)]))
         before = {agent: square for agent, square in self.squares.items() if square}
+        # In its first update an agent has no deviation from before, and takes that of the batch.
         deviations = {a: math.sqrt(square) for a, square in {**self._means, **before}.items()}
         divisors = {a: d if d > SMALLEST_SPREAD else 1.0 for a, d in deviations.items()}
         scaled = [

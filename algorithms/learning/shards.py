@@ -33,6 +33,7 @@ def align_processes(
     agents = list(policies)
     sharded = {agent for agent, policy in policies.items() if has_shards(policy.parameters())}
     by_key = {(item.position, item.agent): item for item in own}
+    # Reversed, so that the first item of an agent replaces the later ones.
     dummies = {item.agent: _dummy(item) for item in reversed(own) if item.agent in sharded}
     gathered = processes.gather([(list(by_key), dummies)])
     all_keys = {key for keys, _ in gathered for key in keys if key[1] in sharded} | by_key.keys()

@@ -110,6 +110,7 @@ class PreferenceAlgorithm(Algorithm):
                 "turn alone: set rollout.mode to chain or tree"
             )
         samples = joint_samples(rollouts, group_size, len(agents))
+        # The joint samples of an opponent are compared in the same group.
         samples *= 1 if self.pair_options.opponent == CURRENT else 2
         if samples > MAX_JOINT_SAMPLES:
             raise ValueError(

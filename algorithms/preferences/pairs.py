@@ -51,6 +51,7 @@ def add_opponent_samples(
         return OpponentSamples(group, values, 0)
     sizes = [len(completions) for completions in group.completions.values()]
     further = (
+        # The completions of the opponent follow the own ones.
         tuple(answer + size for answer, size in zip(sample, sizes, strict=True))
         for sample in root.joint
     )
@@ -121,6 +122,7 @@ def _first_state(rollout: Rollout, discount: float) -> Rollout:
     """Return the first group, with the returns of the whole rollout as its rewards."""
     root = rollout.groups[0]
     completions = {
+        # Without log-probabilities, which the loss of a pair does not read.
         agent: tuple(Completion(c.text, c.tokens, (), c.finish_reason) for c in of)
         for agent, of in root.completions.items()
     }

@@ -209,6 +209,7 @@ def tokenize(
     whole: Completion = encode_completion(completion.text, prompt)
     if not completion.truncated or whole.truncated:
         return whole
+    # A truncated completion has no end token, which `encode_completion` adds.
     return replace(whole, tokens=whole.tokens[:-1], finish_reason="length")
 
 

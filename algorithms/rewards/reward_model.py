@@ -109,6 +109,7 @@ class RewardModel:
     def load(cls, path: Path) -> RewardModel:
         """Read the model of `save`; raise a `ValueError` if the file cannot be read, or holds something else."""
         try:
+            # Files of models are shared, so loading must not run their code.
             state = torch.load(path, map_location="cpu", weights_only=True)
             return cls(state.pop("agents"), state.pop("part_length"), **state)
         except Exception as error:  # torch raises many kinds for a file of another format
@@ -149,6 +150,7 @@ def fit_reward_model(
     mean, deviation = of_train.mean(0), of_train.std(0, correction=0)
     # Above 0 also where all texts have equal features.
     floor = max(SMALLEST * float(deviation.mean()), torch.finfo(torch.float32).tiny)
+    # With the root of the width, so that the squared norm of a text is about 1 for any model.
     scale = deviation.clamp(min=floor) * phi.shape[-1] ** 0.5
     z = (phi - mean) / scale
     weight = _solve(z[: len(train), 0] - z[: len(train), 1], options.penalty)
@@ -189,7 +191,7 @@ def split(
         key = int  # each pair by itself
     keys = list(dict.fromkeys(key(index) for index in range(len(comparisons))))
     order = stream(seed, "held out").permutation(len(keys))
-    count = min(len(keys) - 1, max(1, round(share * len(keys))))
+    count = min(len(keys) - 1, max(1, round(share * len(keys))))  # one at least on both sides
     out = {keys[position] for position in order[:count]}
     parts: tuple[list[JointComparison], list[JointComparison]] = ([], [])
     for index, pair in enumerate(comparisons):

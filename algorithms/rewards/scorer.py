@@ -221,6 +221,7 @@ class RewardModelUpdater(ScoredSource):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the pairs and the model."""
+        # Plain tuples, since `torch.load` refuses classes in a checkpoint.
         rows = [(task, tuple(winner), tuple(loser)) for task, winner, loser in self.comparisons]
         return {"comparisons": rows, "model": dict(vars(self.scorer.model))}
 

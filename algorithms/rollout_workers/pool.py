@@ -274,6 +274,7 @@ class RolloutWorkerPool(RolloutWorker):
         logger.warning(
             "a rollout worker has lost a server that samples (%s): %s is sampled again", error, task
         )
+        # Only once: other workers that lost this server still have the weights from before.
         if request.weights is self._weights:
             self._weights = self._weights._replace(servers=self._server_weights())
 

@@ -239,8 +239,9 @@ def _end_with_parent(folder: Path) -> None:
 
 def _redirect_output(log: Path) -> None:
     """Write all output of this process, and the stack of a crash, to a file."""
+    # By descriptors, as native libraries and child processes do not write through `sys.stdout`.
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(target, stream)
     os.close(target)
-    faulthandler.enable()
+    faulthandler.enable()  # a crash of native code leaves its stack in the log

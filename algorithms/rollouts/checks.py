@@ -71,6 +71,7 @@ def cost(
     """
     joint = joint_samples(options, group_size, num_agents)
     if options.mode == "episodes":
+        # Episodes share the first group, and part after it.
         groups, completions = 1 + group_size * (num_turns - 1), group_size * num_turns
         total = Cost(groups, completions, completions)
     else:

@@ -348,6 +348,7 @@ def sample_groups(
         policy = request.policy
         by_engine.setdefault(id(shared_engine(policy) or policy), []).append(request)
     batches = [*by_engine.values()]
+    # All agents first, as engines fill them in another order than that of the prompts.
     samples: list[Completions] = [dict.fromkeys(texts, ()) for texts in prompts]
     # Servers and devices answer at the same time; with one of them, the batches go in order.
     lanes = find_lanes([batch[0].policy for batch in batches])
