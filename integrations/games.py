@@ -153,5 +153,5 @@ class TextGame(gymnasium.Env[str, str]):
     def fork(self) -> Self:
         """Return an independent environment in the same state; subclasses copy their own mutable state."""
         twin = copy.copy(self)
-        twin._np_random = copy.deepcopy(self._np_random)
+        twin._np_random = copy.deepcopy(self._np_random)  # a shallow copy would share the draws
         return twin

@@ -88,6 +88,7 @@ def team_reward() -> Scorer:
 
     async def score(state: TaskState, target: Target) -> Score:
         infos = state.store.get("infos")
+        # The index of a task is no measure.
         values = {key: float(value) for key, value in infos.items() if key != "task_index"}
         return Score(value={RETURN: state.store.get(RETURN), **values})
 

@@ -69,7 +69,7 @@ class TextArenaGame(TextGame):
         self._seed, self._texts = start, ()
         with self._own_stream():
             random.seed(start)
-            np.random.seed(start % 2**32)
+            np.random.seed(start % 2**32)  # numpy takes 32 bits
             # A new object: wrappers keep the observations of the last game.
             self._game = textarena.make(self._id, **self._options)
             try:

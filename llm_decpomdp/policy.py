@@ -280,14 +280,15 @@ class Dialogue(str):
         return dialogue
 
     def __eq__(self, other: object) -> bool:
+        # `str.__eq__` gives NotImplemented for other types, which counts as true.
         return str.__eq__(self, other) is True and self.history == getattr(
             other, "history", self.history
         )
 
     def __ne__(self, other: object) -> bool:
-        return not self == other
+        return not self == other  # that of `str` would leave the history out
 
-    __hash__ = str.__hash__
+    __hash__ = str.__hash__  # a class that defines `__eq__` has none otherwise
 
 
 def turns_before(prompt: str) -> tuple[DialogueTurn, ...]:

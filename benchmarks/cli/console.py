@@ -67,7 +67,7 @@ class LogFormatter(logging.Formatter):
 
 def first_process() -> bool:
     """Check whether this process prints for all that a launcher has started together."""
-    return os.environ.get("RANK", "0") == "0"
+    return os.environ.get("RANK", "0") == "0"  # torchrun sets it
 
 
 def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
@@ -105,6 +105,7 @@ def exit_codes() -> Iterator[None]:
 
 
 def _leave(text: str, code: int) -> NoReturn:
+    # Names of files and answers of servers may hold control characters.
     print(visible(text), file=sys.stderr)
     raise SystemExit(code)
 

@@ -31,7 +31,7 @@ def demo(override: Overrides = None) -> None:
     # The final team is what the next commands play with.
     settings = read_config(find_config(DEMO), override or (), {"output.save_final_model": True})
     pair = run.train(settings, DEMO, [LiveReport])
-    give_back()
+    give_back()  # or both teams would be in memory at once
     name = f"{pair.folder.path.name}-other-seed"
     # The second team only lends partners, so it needs neither report nor evaluations.
     output = replace(settings.output, name=name, report=False, save_path=None, keep_best=False)

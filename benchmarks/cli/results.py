@@ -247,6 +247,7 @@ def partners(
         )
     console = Console(highlight=False)
     console.print(table(evaluations))
+    # Of two runs only the first was evaluated.
     for run in runs[: len(evaluations["after"])]:
         console.print(f"partners: {run / FOLDER}", soft_wrap=True)
         console.print(f"report: {write_report(RunFolder(run))}", soft_wrap=True)

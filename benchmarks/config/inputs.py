@@ -223,6 +223,7 @@ def _absolute_model_path(name: Any, folder: Path) -> Any:
 
 
 def _absolute(value: Any, folder: Path, is_path: Callable[[Path], bool]) -> Any:
+    # Not addresses, nor references that are resolved later.
     if not isinstance(value, str) or "://" in value or "${" in value:
         return value
     # Not `resolve`: the name of a link stays, as users know it.

@@ -125,6 +125,7 @@ def sandbox() -> Iterator[Finding]:
     try:
         passing = sandbox.run(Program((("main_0", HONEST),), "square"), tests)
         seconds = time.monotonic() - begin
+        # Short, since this waits until the time of the test is over.
         limits = Limits(load_seconds=5.0, test_seconds=0.3)
         hanging = sandbox.run(Program((("main_0", HANGING),), "square"), tests, limits)
     except SandboxError as error:
@@ -193,6 +194,7 @@ def vllm() -> Iterator[Finding]:
     python = os.environ.get(PYTHON_VARIABLE)
     if not python:
         return
+    # Its own interpreter tells, as it is that of another environment.
     code = "from importlib.metadata import version as v; "
     code += "print('vllm', v('vllm'), 'torch', v('torch'))"
     try:

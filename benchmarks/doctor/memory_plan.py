@@ -166,6 +166,7 @@ def find_shape(name: str, parameters: float | None = None) -> Shape:
     if (listed := listed_shape(name)) is not None:
         return listed
     if parameters is not None:
+        # Its widths are unknown, and about those of the known model that is nearest in size.
         nearest = min(TABLE.values(), key=lambda shape: abs(shape.parameters - parameters))
         return replace(nearest, total=round(parameters))
     reason = f"{hub_address()} does not answer"

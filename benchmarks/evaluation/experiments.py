@@ -80,6 +80,7 @@ class Experiment:
     def series(self, kind: str, key: str) -> Series:
         """Return a key of the metrics over the updates that all runs have, of a kind: `train` or `eval`."""
         runs = [{r["update"]: r[key] for r in run.rows(kind) if key in r} for run in self.runs]
+        # Updates that all runs have: one may have stopped early, or go on.
         updates = sorted(set.intersection(*map(set, runs)))
         return Series(updates, np.array([[run[u] for u in updates] for run in runs], dtype=float))
 

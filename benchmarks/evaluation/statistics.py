@@ -231,6 +231,7 @@ def seeds_needed(
         )
     ratio = deviation / half_width
     # The normal quantile is below that of Student, so the search starts too low and only goes up.
+    # At least 2, as one seed has no deviation.
     n = max(2, math.ceil((NormalDist().inv_cdf((1 + level) / 2) * ratio) ** 2))
     while student_quantile(level, methods * (n - 1)) * ratio > math.sqrt(n):
         n += 1

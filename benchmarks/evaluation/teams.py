@@ -133,6 +133,7 @@ class RemoteModel:
     @property
     def slug(self) -> str:
         """The name as a part of a folder's name."""
+        # Without dots at the ends, so that no name is that of a hidden folder or of a parent.
         return re.sub(r"[^A-Za-z0-9_.+-]+", "-", self.name).strip(".-") or "model"
 
 

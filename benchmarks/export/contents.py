@@ -83,7 +83,7 @@ def trajectories(source: EpisodeSource) -> Content:
             else "a number from the infos of the environment",
         )
         for key in dict.fromkeys(keys)
-        if key not in TRAJECTORIES
+        if key not in TRAJECTORIES  # such as `turn`, which has a column
     }
     dialogue = DIALOGUE if source.has_dialogues else {}
 

@@ -154,7 +154,7 @@ def save_final_team(
     if run.config.learner.fsdp_size > 1:
         from llm_decpomdp.agents.models.sharded import unshard_team
 
-        unshard_team(team)
+        unshard_team(team)  # which takes all processes; the first one saves
     if processes.rank() == 0:
         with _explain_unsaved_team(run.config, checkpoints, folder):
             if run.config.output.keep_best:
@@ -175,7 +175,7 @@ def _explain_unsaved_team(
     except (OSError, RuntimeError, SafetensorError) as error:  # a full disk raises any of them
         # With `keep_best` the weights are those of the best team now, and not of the last update.
         if not config.output.keep_best and config.learner.fsdp_size == 1:
-            with suppress(OSError):
+            with suppress(OSError):  # the disk may be too full for this, too
                 checkpoints.save()
         path = final_folder(config, folder.path)
         reason = f"all updates are done, but the trained team cannot be saved in {path}: {error}"

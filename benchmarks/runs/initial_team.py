@@ -127,6 +127,7 @@ def _export_checkpoint(
 
     config = validate(config)  # before models are loaded
     processes.initialize(config.learner.process_timeout)
+    # Its name may hold the time, which differs between processes.
     place = processes.broadcast(new_folder(config, name))
     output = replace(config.output, base_dir=str(place.parent), name=place.name)
     target = place / "initial_model"

@@ -152,6 +152,7 @@ def commit_of_package() -> dict[str, Any] | None:
 
 def commit(checkout: Path) -> dict[str, Any] | None:
     """Look up the git commit of a checkout, and check whether files differ from it; `None` outside of one."""
+    # Otherwise git would find a repository around the package, such as one that holds its environment.
     if not (checkout / ".git").exists():
         return None
     try:

@@ -80,6 +80,7 @@ def _make_server(run: ResolvedRun, place: int, group: dict[str, CausalLM], folde
     options = run.config.inference
     if options.urls:
         return RunningServer(options.urls[place], folder, options.start_timeout)
+    # All policies of a group have one base, so the first one stands for them.
     first, policy = next(iter(group.items()))
     if not policy.name:
         raise ValueError(

@@ -139,7 +139,7 @@ def read_job(folder: Path) -> Job:
     """Read the job that `job.json` in a folder describes."""
     content = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     arm = content["cell"]
-    tuples = {key: tuple(arm[key]) for key in ("override", "seeds")}
+    tuples = {key: tuple(arm[key]) for key in ("override", "seeds")}  # JSON has lists
     config = load_config(flags=canonical(content["config"]))
     return Job(Arm(**{**arm, **tuples}), content["seed"], config, folder)
 

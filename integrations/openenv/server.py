@@ -200,6 +200,7 @@ class TeamSession(ServerSession):
         return TeamObservation(prompts=prompts, infos=infos)
 
     def _play(self, action: TeamAction) -> TeamObservation:
+        # Ends are not needed: an episode is done once no agent is left.
         prompts, rewards, _ends, truncations, infos = self.env.step(action.actions)
         # The protocol has a single reward.
         if len(set(rewards.values())) > 1:

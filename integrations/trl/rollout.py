@@ -103,6 +103,7 @@ def _play_turn(
     for n, rewards in games.step(texts).items():
         for agent, row in joint[n].items():
             sequence = sequences[row]
+            # `write` has counted this turn already, and the first one is not discounted.
             sequence.earned += discount ** (sequence.turns - 1) * float(rewards[agent])
 
 
@@ -142,6 +143,7 @@ class _Sequence:
         options = {"add_special_tokens": begins, "split_special_tokens": True}
         # Prompts may quote special tokens, which must not act as such.
         ids = list(self.tokenizer(text, **options).input_ids)
+        # Some tokenizers end each text, after which a model would write nothing.
         return ids[:-1] if len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id else ids
 
     def _chat(self, write: Callable[[str], str], prompt: str) -> list[int]:

@@ -239,7 +239,7 @@ def _check_lockstep(trial: Trial) -> None:
             turn += 1
         for watched in (plain, spoiled):
             _check_end(watched.env)
-        seed += 1
+        seed += 1  # the rest of the texts in another episode
 
 
 def _require_equal(first: StepRecord, second: StepRecord, where: str, remedy: str) -> None:

@@ -199,6 +199,7 @@ class Trial:
         actions = {}
         for index, agent in enumerate(env.possible_agents):
             if agent in env.agents:
+                # By the place of the agent, too, so that agents write different texts in one turn.
                 number = (turn + index) % (len(self.texts) + 1)
                 text = self.texts[number] if number < len(self.texts) else None
                 space = env.action_space(agent)

@@ -240,4 +240,5 @@ def check_fresh(boxes: Iterable[object], earlier: dict[int, object]) -> None:
             f"the same object twice: {short(box)}",
             "Build it anew; callers may change what they were given.",
         )
+        # Kept alive, as Python may give the id of a freed object to a new one.
         earlier[id(box)] = box

@@ -122,7 +122,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
                 f"{package}.{name} needs {error.name}: {install_command('train')}, from Python 3.11 on",
                 name=error.name,
             ) from error
-        setattr(sys.modules[package], name, value)
+        setattr(sys.modules[package], name, value)  # Python then asks no more
         return value
 
     return load, lambda: sorted({*vars(sys.modules[package]), *home_of}), sorted(home_of)

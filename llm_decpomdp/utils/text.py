@@ -86,7 +86,7 @@ def read_utf8(path: Path) -> str:
             f"{path} is in UTF-16: write the file in UTF-8, as with iconv -f utf-16 -t utf-8"
         )
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise WrongEncoding(

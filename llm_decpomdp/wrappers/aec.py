@@ -232,6 +232,7 @@ class ParallelView(ParallelEnv[str, Any, str]):  # type: ignore[misc]  # petting
         agent = env.agent_selection
         env.step(read_actions(actions, [agent], waiting=live)[agent])
         earned = {name: float(env.rewards.get(name, 0.0)) for name in env.agents}
+        # Copies, as the steps of agents that are done remove their entries.
         terminations, truncations = dict(env.terminations), dict(env.truncations)
         infos = dict(env.infos)
         while env.agents and (

@@ -97,6 +97,7 @@ class ChannelOptions(Options):
 
     def _cut(self, line: str) -> str:
         """Return the whole characters at the start of a line that fit the bandwidth together."""
+        # A character of several bytes that the cut divides is dropped.
         return line.encode()[: self.bandwidth].decode(errors="ignore")
 
 

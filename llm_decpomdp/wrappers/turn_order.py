@@ -186,6 +186,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
                 dict.fromkeys(agents, False),
                 self._flagged(unpaid_infos(self._infos)),
             )
+        # A later answer of an agent replaces its draft.
         last = {agent: text for entry in texts for agent, text in entry.items()}
         joint = {agent: last[agent] for agent in agents}
         prompts, rewards, terminations, truncations, infos = self.env.step(joint)
@@ -305,6 +306,7 @@ def read_order(
     missing = [agent for agent in agents if all(agent not in entry for entry in entries)]
     if missing:
         raise ValueError(f"order must name every agent, {example}, and lacks {missing}: {order!r}")
+    # Agents of an entry answer at the same time, so their order in it means nothing.
     return tuple(tuple(sorted(entry, key=list(agents).index)) for entry in entries)
 
 
