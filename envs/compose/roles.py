@@ -84,7 +84,8 @@ class HelperRole(Writer):
 
     def name(self, completion: str) -> str:
         """Return the name of the function in a completion; the first of `names` if there is none, or two."""
-        return self._chosen(completion)[0]
+        # Reading a hostile text takes a moment: not twice where there is no choice.
+        return self._chosen(completion)[0] if len(self.names) > 1 else self.names[0]
 
     def read(self, task: ComposeTask, completion: str) -> Reading:
         """Read a completion; if it defines two of `names`, it counts as having no function."""

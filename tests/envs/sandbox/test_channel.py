@@ -84,6 +84,21 @@ def test_messages_that_are_no_answers_neither_raise_nor_hang(message, at_load):
     assert is_bad_but_sound(forged(json.dumps(message).encode(), at_load=at_load))
 
 
+@pytest.mark.parametrize(
+    ("origin", "line", "place"),
+    [
+        ("main_0", 3, ("main_0", 3)),
+        ("main_0", 2**39, ("", 0)),
+        ("aux_0", 3, ("", 0)),
+        ("", 2**39, ("", 0)),
+    ],
+)
+def test_a_line_that_no_code_has_is_not_passed_on(origin, line, place):
+    message = ["error", [*ERROR[:2], origin, line, *ERROR[4:]], None, [], ""]
+    outcome = forged(json.dumps(message).encode(), at_load=False).tests[0]
+    assert (outcome.origin, outcome.line) == place
+
+
 COUNTS: dict[str, Any] = {
     "huge": [HUGE],
     "infinite": [float("inf")],

@@ -169,7 +169,10 @@ class ProgramSession:
         self.decode: Callable[[str], Any] | None = codec.Decoder({}, codec.MAX_DECODED).decode
         self.needs_fresh_process = False
         """True if each further run of the program needs a new process, as it uses much of one's resources."""
-        self.origins = {origin for origin, _ in request["segments"]}
+        self.lines: dict[str, int] = {}
+        """Number of lines of each author's code."""
+        for origin, code in request["segments"]:
+            self.lines[origin] = max(self.lines.get(origin, 0), len(code.splitlines()))
         self.slowest_answer = 0.0  # longest time on the clock that an answer took, in seconds
         self.end = time.monotonic() + tests_seconds
         """Time on the clock at which all runs must end, until the next one is set."""
@@ -307,7 +310,10 @@ class ProgramSession:
         self.expect(reports.is_failure(claim))
         # The status is left out: it would let a program choose its own outcome.
         kind, text, origin, line, _, *rest = claim
-        return [kind, text, origin if origin in self.origins else "", line, "", *rest]
+        # Prompts show the line to its author, for whom it must not be a message.
+        if line > self.lines.get(origin, 0):
+            origin, line = "", 0
+        return [kind, text, origin, line, "", *rest]
 
     def expect(self, condition: bool) -> None:
         """End the process if it breaks the protocol: then the program has taken over its channel."""
