@@ -60,6 +60,7 @@ class DynamicSamplingSource(SourceWrapper):
     def collect(self, request: UpdateRequest, timer: Timer) -> TrainBatch:
         """Sample the starts of a request, and in rounds others in place of those without a learning signal."""
         batch = self.source.collect(request, timer)
+        # The former name of resampling, as another one would give runs other problems.
         rng = stream(self.seed, "refill", request.update)
         number = len(split_into_batches(request.starts, request.size))
         # Every rollout batch draws from its own problems, so that no process waits for another.

@@ -63,6 +63,7 @@ def passes(
     best = -float("inf")
     for rollout in rollouts:
         different: dict[Any, Demonstration] = {}
+        # A `Parent` is a named tuple, and equals the pairs that are looked up below.
         continued = {group.parent for group in rollout.groups}
         for index, group in enumerate(rollout.groups):
             for sample in range(len(group.joint)):

@@ -41,6 +41,7 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     for agent, completions in _completions(rollouts).items():
         metrics[f"truncated/{agent}"] = float(np.mean([c.truncated for c in completions]))
         answers = (group.completions.get(agent) for group in _groups(rollouts))
+        # All completions of a group answer one prompt.
         metrics[f"long_prompts/{agent}"] = sum(of[0].long_prompt for of in answers if of)
     return metrics
 
