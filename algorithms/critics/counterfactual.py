@@ -157,8 +157,7 @@ def _answers(
 ) -> _Answers:
     # In float64, so that differences between equal answers are exactly 0.
     read = {agent: values[torch.tensor(rows)] for agent, rows in table.items()}  # (G, G, d)
-    # The diagonal exchanges no answer, so each agent's table has the same there. `diagonal` returns it last, (d,
-    # G).
+    # The diagonal exchanges no answer, so each agent's table has the same there. `diagonal` gives (d, G).
     played = next(iter(read.values())).diagonal().T
     return _Answers(
         (ANSWERS, group.turn),

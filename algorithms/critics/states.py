@@ -93,8 +93,8 @@ def critic_text(
             parts += own(played_answers, f"answered in turn {turn}")
     if kind == "state":
         number = len(own(view.prompts, "sees"))
-        # The parts of `history+state`: the state, a prompt and an answer of each agent a turn, and the present
-        # prompts.
+        # The parts of `history+state`: the state, a prompt and an answer of each agent a turn, and those prompts
+        # that are seen now.
         limit *= 1 + 2 * number * len(past) + number
     else:
         parts += own(view.prompts, "sees") or [WAITS]
