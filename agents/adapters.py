@@ -142,13 +142,14 @@ def add_adapters(
     for name, source in adapters.items():
         if isinstance(source, str | Path):
             config = PeftConfig.from_pretrained(str(source))
-            config.inference_mode = False
+            config.inference_mode = False  # peft saves True, which would freeze the adapter
         else:
             config = LoraConfig(task_type="CAUSAL_LM", **source)
             check_targets(model, config.target_modules)
         check_base_unchanged(config)
         drop_dropout(config, source)
         config.base_model_name_or_path = model.name_or_path
+        # peft draws new weights from torch's global generator, whose stream must not change.
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             # peft reads an attribute by a name that transformers has deprecated.
             warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)

@@ -97,6 +97,7 @@ class PrefixCache:
 
     def use_weights(self, weights: Iterable[Tensor]) -> None:
         """Drop all entries if these are not the weights of the newest call."""
+        # A change in place counts `_version` up, and weights that were replaced have another address.
         version = tuple((weight.data_ptr(), weight._version) for weight in weights)
         if version != self._version:
             self._entries.clear()
@@ -153,7 +154,7 @@ class PrefixCache:
             if longest.length > best.length:
                 best, source = longest, entry
         if source is not None:
-            self._entries[source] = self._entries.pop(source)
+            self._entries[source] = self._entries.pop(source)  # the newest now
         return best
 
     def add_prompts(self, cache: Any, prompts: Sequence[Prompt]) -> list[Entry]:

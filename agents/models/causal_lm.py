@@ -184,6 +184,7 @@ class CausalLM:
                     f"a text goes on after a stop string (stop={list(stops)}), where a completion of the model "
                     f"{self.name!r} ends, got {text[:80]!r}: change stop"
                 )
+            # A stop string ends a completion by itself, so no end token follows.
             text, body, ends = prefill + body[: place[0]], body[: place[1]], ()
         tokens, limit = (*self.encoder.plain(body), *ends), self.sampling.max_new_tokens
         reason = "length" if len(tokens) > limit else "stop"

@@ -154,6 +154,7 @@ def _warn_of_sampling(model: Any, method: SamplingMethod, difference: float) -> 
 def _probes(prompts: Sequence[Prompt]) -> list[Prompt]:
     """Return the first prompt of each adapter, and its second half, which the batch pads."""
     probes = []
+    # Reversed, so that the first prompt of an adapter stays.
     for prompt in {prompt.adapter: prompt for prompt in reversed(prompts)}.values():
         ids = list(prompt.ids) * (1 if len(prompt.ids) > 1 else 2)
         tokens = min(TOKENS, prompt.sampling.max_new_tokens)

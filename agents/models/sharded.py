@@ -128,6 +128,8 @@ class ShardedEngine(ModelEngine):
             _sum_gradients(
                 fully_shard(part, mesh=mesh, reshard_after_forward=True, mp_policy=mp_policy)
             )
+        # FSDP gathers weights around the forward of a module, and around other methods only if they are
+        # registered.
         self.model.within_forward = MethodType(lambda _, function: function(), self.model)
         register_fsdp_forward_method(self.model, "within_forward")
         # On fixed tokens, so that all processes choose the same method.
@@ -136,6 +138,7 @@ class ShardedEngine(ModelEngine):
             self.model, self.compute_dtype, tokens, self._score_packed
         )
         if not gather_for_generation:
+            # Before the hook of FSDP, which gathers weights with the other processes.
             self.model.register_forward_pre_hook(lambda *_: self._await_turn(), prepend=True)
 
     def _fill_part(self, part: torch.nn.Module, hollow: bool) -> None:
@@ -391,6 +394,7 @@ def require_shardable(model: Any) -> list[GradientCheckpointingLayer]:
 
 def _skeleton(engine: ModelEngine) -> Any:
     """Copy a model without its weights."""
+    # `deepcopy` takes what it finds here for what it would copy, so no weight is copied.
     memo: dict[int, Any] = {id(engine): engine}
     for weight in engine.model.parameters():
         memo[id(weight)] = torch.nn.Parameter(

@@ -208,6 +208,7 @@ class WordGame(BlockGame):
         counts["invalid"] += found.invalid
         for verb, x, y, *color in found.accepted:
             inside = 0 <= x < task.width and 0 <= y < SIZE
+            # A free cell counts as the agent's own.
             _, owner = world.get((x, y), ("", agent))
             if not inside or owner != agent or (color and color[0] not in task.colors[agent]):
                 counts["refused"] += 1

@@ -304,7 +304,7 @@ def _ancestry(
     yield node
     for base in node.bases:
         parent = classes.get(base.id) if isinstance(base, ast.Name) else None
-        if parent is not None and depth < len(classes):
+        if parent is not None and depth < len(classes):  # bases may form a cycle, until they run
             yield from _ancestry(parent, classes, depth + 1)
 
 
@@ -331,5 +331,6 @@ class _Changing(ast.NodeTransformer):
 
 def _text(case: str, name: str, node: FunctionNode, test: str) -> str:
     lines = test.replace("\r\n", "\n").split("\n")[node.lineno - 1 : node.end_lineno]
+    # `chr(10)` is a line break, as the braces of an f-string hold no backslash before Python 3.12.
     text = f"{case}.{name}\n{textwrap.dedent(chr(10).join(lines))}"
     return text if len(text) <= MAX_CASE_LENGTH else text[:MAX_CASE_LENGTH] + "..."

@@ -323,6 +323,7 @@ def best_guesses(shown: str, clues: int, answers: int) -> tuple[float, tuple[str
             )
         return float(value)
 
+    # A little less, so that rounding does not lose the best grid itself.
     best = max(map(climb, digits)) - 1e-9
     nodes, rights = np.zeros((1, 0), int), np.zeros((1, len(grids)), int)
     for n in range(len(places)):

@@ -87,6 +87,7 @@ def move(steps: Steps, state: State, letter: str) -> State | None:
     behind = steps[ahead].get(letter)
     if behind is None or behind in boxes:
         return None
+    # Sorted, so that a search meets equal positions of the boxes as one state.
     return ahead, tuple(sorted(behind if box == ahead else box for box in boxes))
 
 

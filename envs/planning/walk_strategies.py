@@ -147,6 +147,7 @@ class BeliefSearch:
         self.game, self.maps = game, maps
         self.steps = [steps_on(task.rows) for task in maps]
         self.needs = [least_moves(t.rows, t.goals[0], bool(t.boxes)) for t in maps]
+        # Without walker and boxes, which move: a place outside of the map hides the walker.
         self.drawn = [drawn_rows(t.rows, ((-1, -1), ()), t.goals) for t in maps]
         self.progress: dict[tuple[int, State, int], float] = {}
         self.values: dict[tuple[Cases, Area, int, int], tuple[float, str]] = {}
@@ -179,12 +180,14 @@ class BeliefSearch:
             )
             options.append((ideal, step, groups))
         for ideal, step, groups in sorted(options, key=lambda option: -option[0]):
+            # Sorted, so none of the other options is better either.
             if ideal <= best + EQUAL:
                 break
             values = (
                 (len(group), self.best(group, after, moves - 1, refusals + is_refused)[0])
                 for is_refused, after, group in groups
             )
+            # Where a single map is left, nothing is uncertain, and the ideal can be had.
             value = ideal if len(cases) == 1 else sum(n * v for n, v in values) / len(cases)
             if value > best + EQUAL:
                 best, letter = value, step

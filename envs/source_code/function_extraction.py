@@ -214,6 +214,7 @@ class _Extractor:
             new = ast.Assign(
                 targets[:1] if len(targets) == 1 else [ast.Tuple(targets, ast.Store())], call
             )
+        # Undone after the `yield`, so that every extraction is one of the same function.
         place.block[first:end] = [new]
         try:
             yield from self._call_extraction(call, body, kind)

@@ -380,6 +380,8 @@ def mutants(source: str) -> tuple[Mutant, ...]:
         mutant = mutate(source, [mutation])
         try:
             tree = parse(mutant)
+            # It refuses what parses and cannot run, such as a `return` outside of functions. A program does not
+            # inherit the future imports of this module.
             compile(tree, "<mutant>", "exec", dont_inherit=True)
         except SyntaxError:
             continue

@@ -327,6 +327,7 @@ def remove_statements(module: Module, dropped: Collection[int]) -> str:
         before = lines[first][: node.col_offset] if first == node.lineno - 1 else b""
         after = lines[last][node.end_col_offset :]
         alone = not before.strip() and (not after.strip() or after.lstrip().startswith(b"#"))
+        # As many lines as before, so that those of later statements keep their numbers.
         lines[first : last + 1] = [b"" if alone else before + b"pass" + after] + [b""] * (
             last - first
         )

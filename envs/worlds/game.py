@@ -289,7 +289,7 @@ def generated_rows(name: str, task_seed: int, draw: Draw, *kind: Hashable) -> li
             rows.append({**row, "index": index, "split": split})
             break
         else:
-            complete.add(split)
+            complete.add(split)  # no draw was new, so the split has all there is
     return rows
 
 

@@ -89,6 +89,7 @@ class EntryPointReplacement:
             if not (is_own or is_kept or callable(result)):
                 return result
             if hasattr(result, "__next__"):
+                # One for the entry point, and two to compare its result with.
                 result, *copies_of_result = itertools.tee(result, 3)
             else:
                 # As it is now: the entry point may change it.
