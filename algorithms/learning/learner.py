@@ -147,7 +147,7 @@ class Learner(BaseLearner):
         corrects = self.options.importance_sampling.mode != "none"
         for epoch in range(self.options.num_iterations):
             if epoch:
-                self._step_optimizers()
+                self._step_optimizers()  # the last one is that of `step`
             step = BatchStep(
                 starts,
                 old_log_probs,

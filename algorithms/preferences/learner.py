@@ -104,6 +104,7 @@ class PreferenceLearner(BaseLearner):
 
     def pairs(self, rollout: Rollout) -> list[list[PreferencePair]]:
         """Return the pairs of each group of a rollout in the current update."""
+        # One stream for each start, so that its pairs are the same in any number of processes.
         rng = stream(self.seed, "pairs", self.updates, str(rollout.start))
         if self._history:
             rollout = replace(rollout, opponent=self._history.visit(rollout.start))

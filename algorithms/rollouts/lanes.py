@@ -60,7 +60,7 @@ def in_lanes(
             for result in results:
                 result.wait()
         for result in results:
-            result.get()
+            result.get()  # raises the error of a lane
     return [answers[n] for n in range(len(items))]
 
 

@@ -81,7 +81,7 @@ def examples(text: str, function: str) -> list[Example]:
         for entry in _doctests(text)
         if (example := _doctest_example(entry)) is not None
         and function in (names := _names(example.expression))
-        and names <= {function, *vars(builtins)}
+        and names <= {function, *vars(builtins)}  # no variables of earlier lines
     ]
     for line in text.splitlines():
         matches += _inline(line, function)

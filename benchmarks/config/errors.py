@@ -119,7 +119,7 @@ def open_folder(path: Path) -> Iterator[RunFolder]:
         RunError: If it cannot be written.
     """
     require_no_file(path)
-    is_new = not path.exists()
+    is_new = not path.exists()  # before `RunFolder` makes it
     with ExitStack() as stack:
         with writing(path):
             folder = RunFolder(path)

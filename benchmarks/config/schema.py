@@ -300,6 +300,7 @@ class Config(Options):
         data = self._data(split, source or self.dataset.source)
         env = make_family(self.env.id, **arguments, **self.env.options, **data, **wrappers)
         for key, value in fixed.items():
+            # The default of the section counts as not set.
             if value not in (defaults[key], true := SIZES[key](env)):
                 raise ValueError(f"env.{key}={value}: {self.env.id} always has {true}; drop it")
         return env

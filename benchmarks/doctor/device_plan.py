@@ -56,6 +56,7 @@ def estimate_devices(config: Config, gpus: str, numbers: Mapping[str, float]) ->
     dtype, usable = _compute_dtype(kind), assumed["memory"] * assumed["usable_memory"]
     counted = plan_memory(config, assumed, dtype, 0 if kind == "cpu" else count)
     weights = numbers.get("parameters")
+    # A number that was needed is the size of a model now.
     if weights is not None and round(weights) not in [of.shape.parameters for of in counted.models]:
         known = ", ".join(dict.fromkeys(str(of.name) for of in counted.models))
         raise ConfigError(

@@ -95,7 +95,7 @@ def export(
     folder = output or run / f"{content.name}-{to}"
     with write_folder(folder) as target:
         files = {phase: _file_name(phase, to) for phase in PHASES}
-        (target / files[PHASES[0]]).parent.mkdir(parents=True)
+        (target / files[PHASES[0]]).parent.mkdir(parents=True)  # a hub-folder has data/ in it
         counts = {
             phase: _write(content, phase, target / file, target.parent)
             for phase, file in files.items()

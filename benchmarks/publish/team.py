@@ -297,6 +297,7 @@ def _limitations(experiment: Experiment | None, record: Mapping[str, Any]) -> It
             and not gain.excludes(0.0)
         ):
             yield "The interval of the gain contains 0: training had no significant effect on the reward."
+        # As `Config.to_yaml` writes it.
         if "keep_best: true" in experiment.runs[0].config_text:
             yield "The best of several evaluations was chosen by the tasks of the results, which favors it."
     if (record.get("git") or {}).get("dirty"):

@@ -248,6 +248,7 @@ def crossplay(experiments: Sequence[Experiment]) -> str:
     """Draw the cross-plays and role swaps whose cells are among the evaluations of the page."""
     paths = [run.path for experiment in experiments for run in experiment.runs]
     blocks: list[str] = []
+    # The evaluations of a matrix are in FOLDER/cells/ROW+COLUMN.
     for folder in dict.fromkeys(path.resolve().parents[1] for path in paths):
         numbers = {p.name: n for n, p in enumerate(paths) if p.resolve().parents[1] == folder}
         for found in (read_crossplay(folder), read_role_swap(folder)):
