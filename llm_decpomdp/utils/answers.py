@@ -42,7 +42,7 @@ def score_answer(data: Any, answer: str, entry: Mapping[str, Any]) -> float:
     )  # it may look like a number with an exponent, as in hexadecimal
     if any(number not in right for number in _REFUSED.findall(answer)):
         return 0.0
-    if answer.strip() != right.strip() and evaluates(type(data)) and not is_safe(answer):
+    if answer.strip() != right.strip() and evaluates(data.__class__) and not is_safe(answer):
         return 0.0
     return float(data.score_answer(answer, entry))
 
