@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from llm_decpomdp.algorithms.rollouts.rollout import TextEnv as TextEnv
     from llm_decpomdp.algorithms.rollouts.rollout_options import RolloutOptions as RolloutOptions
     from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions as TrainerOptions
+    from llm_decpomdp.algorithms.sources import add_wrappers as add_wrappers
     from llm_decpomdp.algorithms.training.callbacks import TrainerCallback as TrainerCallback
     from llm_decpomdp.algorithms.training.checkpoint_manager import (
         CheckpointManager as CheckpointManager,

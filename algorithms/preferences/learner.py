@@ -106,6 +106,11 @@ class PreferenceLearner(BaseLearner):
         """Return the pairs of each group of a rollout in the current update."""
         # One stream for each start, so that its pairs are the same in any number of processes.
         rng = stream(self.seed, "pairs", self.updates, str(rollout.start))
+        if self.pair_options.named_opponent is not None and rollout.opponent is None:
+            raise ValueError(
+                f"opponent={self.pair_options.opponent} has played nothing from {rollout.start}: give the trainer "
+                "add_wrappers(source, ..., opponents=team), of llm_decpomdp.algorithms"
+            )
         if self._history:
             rollout = replace(rollout, opponent=self._history.visit(rollout.start))
         try:

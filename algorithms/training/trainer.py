@@ -72,6 +72,12 @@ class Trainer:
         callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
         check_credit(options, learner.options)
+        if options.wraps_source and source.source is None:
+            raise ValueError(
+                "max_resample_rounds, curriculum, max_async_level, in_flight and reward_model need wrappers of "
+                "the source: give the trainer add_wrappers(source, env, team, learner, options), of "
+                "llm_decpomdp.algorithms"
+            )
         if isinstance(env, Bounded):
             learner.options.check_horizon(env.num_turns)
         self.env, self.team, self.learner = env, team, learner

@@ -131,6 +131,12 @@ def test_a_learner_compares_with_what_it_has_learned_from_and_not_with_what_fail
     assert learner.has_learning_signal(first)
 
 
+def test_rollouts_without_the_team_that_an_option_names_are_refused() -> None:
+    learner = learner_of({"x": unigram(), "y": unigram()}, opponent="runs/other")
+    with pytest.raises(ValueError, match=r"runs/other has played nothing .* add_wrappers\(source"):
+        learner.accumulate([rollout_of(OWN, JOINT, [0.0, 3.0])])
+
+
 def test_without_a_comparator_nothing_is_kept() -> None:
     learner = learner_of({"x": unigram(), "y": unigram()})
     learner.update([rollout_of(OWN, JOINT, [0.0, 3.0])])

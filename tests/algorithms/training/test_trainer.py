@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from llm_decpomdp.algorithms import Start, TrainerOptions
+from llm_decpomdp.algorithms import (
+    ALGORITHMS,
+    LearnerOptions,
+    SampledSource,
+    Start,
+    Trainer,
+    TrainerOptions,
+    add_wrappers,
+)
 from llm_decpomdp.algorithms.rollouts.collection import MAX_ROWS, sample_groups
 from llm_decpomdp.algorithms.training import checkpoint
 from llm_decpomdp.algorithms.training.callbacks import defer_signals
@@ -202,6 +210,21 @@ def test_a_policy_without_a_seed_may_be_a_partner(tmp_path: Path) -> None:
 def test_bad_options_are_named(options: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         TrainerOptions(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_resample_rounds": 1}, {"curriculum": "pass_rate"}, {"max_async_level": 1}],
+)
+def test_options_of_wrappers_need_the_wrappers(options: Any) -> None:
+    env, team = EchoEnv(1), make_team()
+    learner = ALGORITHMS["magrpo"].make_learner(team, LearnerOptions())
+    trainer_options = TrainerOptions(**options)
+    parts = (env, team, learner, trainer_options)
+    source = SampledSource(*parts, BATCHES)
+    with pytest.raises(ValueError, match=r"give the trainer add_wrappers\(source, env, team"):
+        Trainer(env, team, learner, source, trainer_options)
+    Trainer(env, team, learner, add_wrappers(source, *parts, problems=EVAL_STARTS), trainer_options)
 
 
 def test_an_update_without_a_start_is_refused(tmp_path: Path) -> None:
