@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,8 @@ class TrainerCallback:
 
     state_key: str | None = None
     """Key of `state_dict` in checkpoints; `None` for callbacks without a state."""
+    option_names: Collection[str] = ()
+    """Options of the trainer that mean nothing without such a callback."""
 
     @property
     def identity(self) -> Mapping[str, Any]:

@@ -45,6 +45,8 @@ class CheckpointManager(TrainerCallback):
         folder: The run folder.
     """
 
+    option_names = ("checkpoint_every", "checkpoint_minutes", "keep_checkpoints", "keep_best")
+
     def __init__(self, folder: RunFolder) -> None:
         self.run_folder, self.folder = folder, folder.checkpoints
         self.newest: int | None = None

@@ -46,6 +46,8 @@ class RunLog(TrainerCallback):
         progress: Whether to show a progress bar on stderr; `None` shows it on a terminal.
     """
 
+    option_names = ("record_tokens",)
+
     def __init__(self, folder: RunFolder, progress: bool | None = None) -> None:
         self.folder = folder
         self._lock = ExitStack()

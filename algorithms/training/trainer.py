@@ -16,7 +16,7 @@ from llm_decpomdp.algorithms.learning.learner_options import check_credit
 from llm_decpomdp.algorithms.rollouts.checks import Bounded, announce, check_starts, evaluation_cost
 from llm_decpomdp.algorithms.rollouts.play import gather_weights, play_episodes, seed_streams
 from llm_decpomdp.algorithms.rollouts.rollout import Rollout, Start, TextEnv, Timer
-from llm_decpomdp.algorithms.rollouts.rollout_options import TrainerOptions
+from llm_decpomdp.algorithms.rollouts.rollout_options import StorageOptions, TrainerOptions
 from llm_decpomdp.algorithms.training import metrics
 from llm_decpomdp.algorithms.training.callbacks import TrainerCallback, defer_signals, terminable
 from llm_decpomdp.algorithms.training.rollout_source import (
@@ -27,6 +27,7 @@ from llm_decpomdp.algorithms.training.rollout_source import (
     gather_to_rank0,
     shard_starts,
 )
+from llm_decpomdp.options import names, refuse_changes
 from llm_decpomdp.policy import Team
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,11 @@ class Trainer:
                 "the source: give the trainer add_wrappers(source, env, team, learner, options), of "
                 "llm_decpomdp.algorithms"
             )
+        # A run that saves nothing, although its options say so, would be lost.
+        effective = {name for callback in callbacks for name in callback.option_names}
+        idle = [name for name in (*names(StorageOptions), "eval_every") if name not in effective]
+        remedy = "add a CheckpointManager, RunLog or PeriodicEvaluation, or drop the option"
+        refuse_changes(options, idle, "these callbacks", remedy)
         if isinstance(env, Bounded):
             learner.options.check_horizon(env.num_turns)
         self.env, self.team, self.learner = env, team, learner
@@ -259,6 +265,7 @@ class PeriodicEvaluation(TrainerCallback):
         starts: One for each episode, in order; with none nothing is evaluated.
     """
 
+    option_names = ("eval_every",)
     in_workers = False
     """Whether other processes share the episodes."""
 

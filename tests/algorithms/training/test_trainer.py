@@ -227,6 +227,27 @@ def test_options_of_wrappers_need_the_wrappers(options: Any) -> None:
     Trainer(env, team, learner, add_wrappers(source, *parts, problems=EVAL_STARTS), trainer_options)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"checkpoint_every": 1},
+        {"checkpoint_minutes": 1.0},
+        {"record_tokens": True},
+        {"eval_every": 1},
+    ],
+)
+def test_options_of_callbacks_need_the_callbacks(tmp_path: Path, options: Any) -> None:
+    run = build(tmp_path, **options)
+    (name,) = options
+    parts = (run.env, run.team, run.learner, run.source, run.options)
+    without = [callback for callback in run.callbacks if name not in callback.option_names]
+    with pytest.raises(
+        ValueError, match=rf"{name}=.* means nothing with these callbacks: add a Chec"
+    ):
+        Trainer(*parts, without[1:])
+    Trainer(*parts, run.callbacks[1:])
+
+
 def test_an_update_without_a_start_is_refused(tmp_path: Path) -> None:
     for batches in ([], [[Start()], []]):
         with pytest.raises(ValueError, match="at least one start"):
