@@ -204,9 +204,12 @@ def run_training(
             # Retrying alone would end at the same prompt.
             too_long = isinstance(error.__cause__, PromptTooLong)
             skip = " --override model.on_long_prompt=skip" if too_long else ""
-            text += (
-                f". Update {saves.newest} is saved; to go on from it: --resume {folder.path}{skip}"
-            )
+            remedy = f"to go on from it: --resume {folder.path}{skip}"
+            if isinstance(
+                error, FloatingPointError
+            ):  # as would resuming, which keeps these options
+                remedy = f"to begin a new run with its team and other options: --from {folder.path}"
+            text += f". Update {saves.newest} is saved; {remedy}"
         raise RunError(text) from error
     except Exception as error:  # a mistake in code of the user's own, whose traceback is needed
         if saves.newest:

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from llm_decpomdp.agents import Gold, load_saved_team
+from llm_decpomdp.algorithms import Learner
 from llm_decpomdp.benchmarks import load_config, train
 from llm_decpomdp.benchmarks.cli.scripts import main as script
 from llm_decpomdp.benchmarks.config.errors import ConfigError, RunError
@@ -230,6 +231,23 @@ def test_a_reward_that_raises_in_training_names_the_task_and_how_to_go_on(
     raised, resumed = caught.value.__notes__
     assert raised == f"raised by the reward Points on the task {calls[-1]!r}"
     assert resumed.endswith(f"is saved; to continue from it: --resume {tmp_path / 'run'}")
+
+
+def test_a_loss_that_is_not_finite_is_no_reason_to_resume_with_the_same_options(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accumulate = Learner.accumulate
+
+    def diverge(self: Any, rollouts: Any) -> Any:
+        if self.updates:
+            raise FloatingPointError("the loss is nan")
+        return accumulate(self, rollouts)
+
+    monkeypatch.setattr(Learner, "accumulate", diverge)
+    own = ["env.id=probe-halves-v0", "env.num_turns=1", "algorithm.max_updates=3"]
+    told = f"the loss is nan. Update 1 is saved; to begin a new run .*: --from {tmp_path / 'run'}"
+    with pytest.raises(RunError, match=told):
+        runs.train(*own)
 
 
 CODE = """
