@@ -174,11 +174,18 @@ def announce(costs: RunCost | None, options: RolloutOptions, group_size: int, up
 
 
 def check_team(env: TextEnv, team: Team, group_size: int) -> None:
-    """Raise a `KeyError` unless there is a policy for each agent, and a `ValueError` with nothing to sample."""
+    """Raise an error unless there is a policy for each agent, and something to sample."""
     check_whole("group_size", group_size, 1)
-    for agent in team:
+    for agent, policy in team.items():
         if agent not in env.possible_agents:
             raise KeyError(unknown("agent", agent, env.possible_agents))
+        if not isinstance(
+            policy, Policy
+        ):  # such as a model of transformers, which has another `generate`
+            raise TypeError(
+                f"the policy of {agent!r} needs the methods generate and act of llm_decpomdp.policy.Policy, and a "
+                f"{type(policy).__name__} lacks them: take that of load_policy(FOLDER), or a class of your own"
+            )
     for agent in env.possible_agents:
         if agent not in team:
             raise KeyError(f"the team has no policy for agent {agent!r}; it has {sorted(team)}")

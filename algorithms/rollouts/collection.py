@@ -96,7 +96,7 @@ def collect_rollouts(
 
     Raises:
         KeyError: If an agent has no policy.
-        TypeError: If a prompt isn't a text.
+        TypeError: If a prompt isn't a text, or a policy has no `generate` and `act`.
         ValueError: If `rng` is needed and missing, the agents' rewards differ, there are not enough choices of
             partners, or groups of a chain are sampled without views where agents take turns.
     """

@@ -177,6 +177,12 @@ def test_misuse_is_an_error_with_the_remedy(make_env: Any) -> None:
         play(make_env(1), scripts(), group_size=1.5)
     with pytest.raises(KeyError, match="unknown agent 'z'"):
         play(make_env(1), {**scripts(), "z": Script("a")})
+    for policy in ("gpt2", lambda prompt: "a", torch.nn.Linear(1, 1)):
+        wanted = (
+            f"of 'y' needs the methods generate and act .* a {type(policy).__name__} lacks them"
+        )
+        with pytest.raises(TypeError, match=wanted):
+            play(make_env(1), {**scripts(), "y": policy})
     with pytest.raises(ValueError, match="did you mean 'best'"):
         RolloutOptions(branch_selection="bst")
     with pytest.raises(
