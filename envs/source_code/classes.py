@@ -198,7 +198,10 @@ def segment(source: str, node: ast.stmt) -> str:
     before = lines[0].encode()[: node.col_offset] if begin == node.lineno else b""
     after = lines[-1].encode()[node.end_col_offset :].strip()
     if before.strip() or (after and not after.startswith(b"#")):
-        return ast.unparse(node)  # others share its lines
+        try:
+            return ast.unparse(node)  # others share its lines
+        except RecursionError:  # a chain of hundreds of attributes
+            return ast.get_source_segment(source, node) or ""
     prefix = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
     return shift(lines, begin, inside_strings(node), prefix, "")
 

@@ -32,13 +32,18 @@ STUB, QUOTE, IMPORTED, SILENT, COMPLETE = range(5)
 
 
 def fingerprint(function: ast.AST) -> str:
-    """Return a text that is equal for functions that are equal but for comments, layout and docstring."""
+    """Return a text that is equal for functions that are equal but for comments, layout and docstring.
+
+    It is empty for a function whose blocks are nested too deeply, as in hundreds of `elif`.
+    """
     # A quotation of the prompt often lacks the docstring.
     if isinstance(function, FUNCTIONS) and ast.get_docstring(function, clean=False) is not None:
         body = function.body[1:] or function.body
-        copy = type(function)(**{**vars(function), "body": body})
-        return ast.dump(copy)
-    return ast.dump(function)
+        function = type(function)(**{**vars(function), "body": body})
+    try:
+        return ast.dump(function)
+    except RecursionError:
+        return ""
 
 
 def first_line(statement: ast.stmt) -> int:
@@ -126,21 +131,24 @@ _ACTIONS = (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, *_COMP
 
 
 def _definitions(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
-    if isinstance(statement, FUNCTIONS):
-        yield statement.name, statement
-    elif isinstance(statement, ast.Import | ast.ImportFrom):
-        for alias in statement.names:
-            yield (alias.asname or alias.name).partition(".")[0], statement
-    elif isinstance(statement, ast.Assign):
-        for target in statement.targets:
-            yield from _assigned_definitions(target, statement.value)
-    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        yield from _assigned_definitions(statement.target, statement.value)
-    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.NamedExpr):
-        yield from _assigned_definitions(statement.value.target, statement.value.value)
-    elif isinstance(statement, BLOCKS) and not _never_runs(statement):
-        for part in _inner_statements(statement):
-            yield from _definitions(part)
+    # Without recursion: each `elif` is a level of its own.
+    pending = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, FUNCTIONS):
+            yield node.name, node
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                yield (alias.asname or alias.name).partition(".")[0], node
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                yield from _assigned_definitions(target, node.value)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield from _assigned_definitions(node.target, node.value)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.NamedExpr):
+            yield from _assigned_definitions(node.value.target, node.value.value)
+        elif isinstance(node, BLOCKS) and not _never_runs(node):
+            pending += reversed([*_inner_statements(node)])
 
 
 def _assigned_definitions(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

@@ -27,6 +27,7 @@ NESTED = {
     "nots": "x = " + "not " * 20_000 + "1",
     "long attribute chain": "def sq(x):\n    return x" + ".a" * 30_000,
     "attribute chain": "def sq(x):\n    return x" + ".a" * 900,
+    "attribute chain between others": GOOD + "x = 1; x" + ".a" * 480 + "; y = 2",
     "calls of calls": "def sq(x):\n    return aux" + "(x)" * 900,
     "long sum": "def sq(x):\n    return aux(x)" + "+1" * 20_000,
     "powers": "x = " + "2**" * 900 + "2",
@@ -58,6 +59,8 @@ MANY = {
     "broken decorators": "@\n" * 40_000,
     "imports": GOOD + "import a\n" * 3900,
     "elifs": "def sq(x):\n    if x: return 1\n" + "    elif x: return 1\n" * 4000,
+    "elifs, fewer": "def sq(x):\n    if x: return 1\n" + "    elif x: return 1\n" * 1500,
+    "elifs outside": GOOD + "if x: pass\n" + "elif x: pass\n" * 1800,
     "comparisons": GOOD + "x<" * 40_000 + "1",
     "elements": GOOD + "x = [" + "1," * 49_000 + "]",
     "keyword arguments": GOOD + "f(" + ",".join(f"a{i}=1" for i in range(1900)) + ")",
@@ -128,6 +131,9 @@ PROSE = {
     "words": "word " * 19_999,
     "very many words": "word " * 400_000,
 }
+
+DEEP = ("elifs, fewer", "elifs outside", "attribute chain between others")
+"""Names of texts that parse, with trees too deep for a walk by recursion."""
 
 HOSTILE = {**NESTED, **MANY, **LITERALS, **PROSE}
 """Every text by its name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import threading
@@ -27,7 +28,7 @@ from llm_decpomdp.envs.source_code.parsing import (
     syntax_tree,
     tokens,
 )
-from tests.envs.hostile_texts import HOSTILE, SQ
+from tests.envs.hostile_texts import DEEP, HOSTILE, SQ
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -139,6 +140,21 @@ def test_every_family_that_reads_code_keeps_to_the_bounds(family, parsed):
             role.read(env.task, text.replace("sq", getattr(env.task, "entry_point", "sq")))
             assert max(parsed, default=0) <= MAX_TOKENS
             assert sum(parsed) <= 2 * MAX_READ + 8 * MAX_TOKENS
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_that_reads_code_reads_deep_trees(family):
+    env = llm_decpomdp.make(
+        family, **({} if family == "humanevalfix-v0" else {"source": "bundled"})
+    )
+    env.reset(seed=1)
+    for role in env.roles:
+        owned = getattr(role, "owned_functions", lambda task: ())(env.task)
+        names = (*owned, getattr(env.task, "entry_point", "sq"), "aux")
+        for text in map(HOSTILE.get, DEEP):
+            assert isinstance(parse(text), ast.Module)
+            for name in names:
+                role.read(env.task, text.replace("sq", name))
 
 
 def test_what_is_too_long_is_read_as_text():
