@@ -1,6 +1,6 @@
 """The wrappers of a source that optional features are.
 
-Each feature attaches here by a few lines, and by its option in `TrainerOptions.wraps_source`. A feature that is
+Each feature attaches here by a few lines, and by its option in `TrainerOptions.wrapper_options`. A feature that is
 off is not even imported.
 """
 

@@ -331,7 +331,13 @@ def make_encoder(
     """Return the encoder for a tokenizer; arguments and errors are those of `PromptEncoder`."""
     # Also of tiny models that were saved and loaded. WordLevel raises an error without a message for users.
     words = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
-    is_closed = isinstance(words, WordLevel) and words.unk_token not in tokenizer.get_vocab()
+    is_closed = (
+        isinstance(words, WordLevel)
+        and words.unk_token not in tokenizer.get_vocab()
+        and all(
+            len(token) == 1 for token in {*tokenizer.get_vocab()} - {*tokenizer.all_special_tokens}
+        )
+    )
     encoder = CharacterEncoder if is_closed else PromptEncoder
     return encoder(prompting, tokenizer, name, context, end_ids)
 

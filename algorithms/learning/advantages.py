@@ -292,12 +292,13 @@ def compute_advantages(
     try:
         arrays = [{agent: np.asarray(values) for agent, values in of.items()} for of in result]
         actual: Any = [{agent: values.shape for agent, values in of.items()} for of in arrays]
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, RuntimeError, TypeError, ValueError):
         actual = short(result)
     if actual != shapes:
         raise ValueError(
-            f"{algorithm.name}.advantages must return a mapping from agent to an array for each group, with the "
-            f"shapes of `values`: expected {shapes}, got {actual}"
+            f"{algorithm.name}.advantages must return a mapping from agent to values for each group, which are "
+            "arrays, lists or CPU tensors without a gradient, with the shapes of `values`: expected "
+            f"{shapes}, got {actual}"
         )
     return arrays
 

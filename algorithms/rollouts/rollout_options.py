@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Any, ClassVar
 
 from llm_decpomdp.branching import is_turn_based
-from llm_decpomdp.options import Options, option
+from llm_decpomdp.options import Options, flatten, option
 
 JOINT_MODES = ("aligned", "common", "cross")
 
@@ -128,14 +128,16 @@ class TrainerOptions(RolloutOptions, StorageOptions):
         check_scores(self.reward_model, self)
 
     @property
+    def wrapper_options(self) -> dict[str, Any]:
+        """The options that are set and need a wrapper of the source of rollouts (`algorithms/sources.py`)."""
+        values = flatten(self)
+        wrapped = ("max_resample_rounds", "curriculum", "max_async_level", "reward_model.path")
+        return {name: values[name] for name in wrapped if values[name]}
+
+    @property
     def wraps_source(self) -> bool:
-        """Whether an option asks for a wrapper of the source of rollouts (`algorithms/sources.py`)."""
-        return bool(
-            self.max_resample_rounds
-            or self.curriculum
-            or self.max_async_level
-            or self.reward_model.path
-        )
+        """Whether an option needs a wrapper of the source of rollouts."""
+        return bool(self.wrapper_options)
 
     def evaluates(self, update: int, total: int) -> bool:
         """Check whether an evaluation follows `update`, of `total`; 0 stands for before the first."""

@@ -154,7 +154,7 @@ class CheckpointManager(TrainerCallback):
             self.save_best(row["reward_mean"])
 
     def on_exception(self, trainer: Trainer, failure: BaseException) -> None:
-        """Save the last complete update.
+        """Save the last complete update. A state that cannot be loaded again is logged.
 
         Raises:
             Interrupted: If a signal ends the run; names the folder to continue from.
@@ -169,10 +169,12 @@ class CheckpointManager(TrainerCallback):
                 self.newest,
             )
         elif interrupted or self.learner.updates:
-            self.save()
-        saved = self.newest if self.learner.is_sharded else self.learner.updates
-        if interrupted and saved is not None:
-            raise Interrupted(self.run_folder.path, saved, trainer.total) from failure
+            try:
+                self.save()
+            except TypeError as error:  # must not hide the failure, which may be the same
+                logger.error("update %s is not saved: %s", self.learner.updates, error)
+        if interrupted and self.newest is not None:
+            raise Interrupted(self.run_folder.path, self.newest, trainer.total) from failure
 
     def save(self) -> None:
         """Write a checkpoint of the last complete update, unless there is one.

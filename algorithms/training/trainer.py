@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 # Torch raises a plain RuntimeError with these words on a CPU and in cuBLAS.
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
+# Callbacks that options need; the others need a `CheckpointManager`.
+CALLBACKS = {"record_tokens": "RunLog", "eval_every": "PeriodicEvaluation"}
+
 LESS_MEMORY = (
     "To need less, best first: lower group_size or train_batch_size; lower "
     "max_new_tokens; turn on gradient_checkpointing; train adapters (lora) in place of all weights, or "
@@ -74,16 +77,20 @@ class Trainer:
     ) -> None:
         check_credit(options, learner.options)
         if options.wraps_source and source.source is None:
+            changed = ", ".join(
+                f"{name}={value}" for name, value in options.wrapper_options.items()
+            )
             raise ValueError(
-                "max_resample_rounds, curriculum, max_async_level, in_flight and reward_model need wrappers of "
-                "the source: give the trainer add_wrappers(source, env, team, learner, options), of "
-                "llm_decpomdp.algorithms"
+                f"{changed} needs a wrapper of the source: give the trainer add_wrappers(source, env, team, "
+                "learner, options), of llm_decpomdp.algorithms"
             )
         # A run that saves nothing, although its options say so, would be lost.
         effective = {name for callback in callbacks for name in callback.option_names}
-        idle = [name for name in (*names(StorageOptions), "eval_every") if name not in effective]
-        remedy = "add a CheckpointManager, RunLog or PeriodicEvaluation, or drop the option"
-        refuse_changes(options, idle, "these callbacks", remedy)
+        for name in (*names(StorageOptions), "eval_every"):
+            if name not in effective:
+                remedy = f"add a {CALLBACKS.get(name, 'CheckpointManager')}, "
+                remedy += "or name it in `option_names` of your callback, or drop the option"
+                refuse_changes(options, [name], "these callbacks", remedy)
         if isinstance(env, Bounded):
             learner.options.check_horizon(env.num_turns)
         self.env, self.team, self.learner = env, team, learner

@@ -52,8 +52,10 @@ class ComposeOptions(CodeOptions):
     exception_text: ClassVar[bool] = False  # type: ignore[misc]  # not an option: it would reveal values
 
     def __post_init__(self) -> None:
+        check_whole(
+            "num_agents", self.num_agents, 1, MAX_AGENTS
+        )  # before the larger limit of all families
         super().__post_init__()
-        check_whole("num_agents", self.num_agents, 1, MAX_AGENTS)
         check_whole("length", self.length, 2, MAX_AGENTS)
         if self.length < self.num_agents:
             raise ValueError(

@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
+MAX_AGENTS = 64
+
 
 class CodeOptions(Options):
     """Options of a family; the roles, the mode and `DecPOMDPEnv` check those that are not checked here.
@@ -54,8 +56,8 @@ class CodeOptions(Options):
         ValueError: If a value is of another type or out of its range.
     """
 
-    num_agents: int = option(2, ge=1, le=64)
-    """Agents of the team; their roles are up to the environment."""
+    num_agents: int = option(2, ge=1)
+    """Agents of the team; their roles are up to the environment. The code families take at most 64."""
     num_turns: int = option(2, ge=1)
     """Turns of an episode, at most."""
     external_mode: str = "level_feedback"
@@ -100,6 +102,11 @@ class CodeOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.num_agents > MAX_AGENTS:
+            raise ValueError(
+                f"num_agents must be at most {MAX_AGENTS}, got {self.num_agents}: the team divides one program, "
+                "which has no work for more, so take fewer agents"
+            )
         parse_slice(self.sandbox_slice)
 
     def visible_tests(self, tests: Sequence[Item]) -> tuple[Item, ...]:

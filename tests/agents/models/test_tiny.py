@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
 
 from llm_decpomdp.agents import CausalLM, Sampling, load_policy, tiny_causal_lm
+from llm_decpomdp.agents.inference.options import Prompting
+from llm_decpomdp.agents.models.prompting import CharacterEncoder, PromptEncoder, make_encoder
 from llm_decpomdp.agents.models.tiny import character_tokenizer
 from llm_decpomdp.policy import TrainablePolicy
 
@@ -100,6 +105,15 @@ def test_a_prompt_with_other_characters_is_refused_with_the_remedy() -> None:
     with pytest.raises(ValueError, match=wanted):
         policy.log_probs("a prompt", policy.generate(["ab"])[0])
     tiny_causal_lm(string.printable + "é", SHORT, context=512).act("A prompt: é!\n")
+
+
+def test_a_tokenizer_of_whole_words_is_not_that_of_a_tiny_model() -> None:
+    kinds = []
+    for words in ({}, {"yes": 3}):
+        model = WordLevel({"</s>": 0, "a": 1, "b": 2, **words})
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(model), eos_token="</s>")
+        kinds.append(type(make_encoder(Prompting(), tokenizer, "x", 256, ())))
+    assert kinds == [CharacterEncoder, PromptEncoder]
 
 
 @pytest.mark.parametrize("prompts", ["hello", [3], [None]])

@@ -201,14 +201,19 @@ def test_advantages_may_be_lists_and_tensors(kind: Any, parts: str) -> None:
     assert rows[0] == rows[1]
 
 
-@pytest.mark.parametrize("value", [None, [None], 3.0, [{"x": "no"}]])
+GRADIENT = torch.ones(2, requires_grad=True)
+
+
+@pytest.mark.parametrize("value", [None, [None], 3.0, [{"x": "no"}], [{"x": GRADIENT}]])
 def test_advantages_of_another_kind_are_refused(value: Any) -> None:
     class Wrong(Algorithm):
         def advantages(self, groups: Any, options: Any) -> Any:
             return value
 
     found = group_advantages([CHAIN], AGENTS, Wrong("mine"), LearnerOptions())
-    with pytest.raises(ValueError, match=r"mine\.advantages must return a mapping"):
+    with pytest.raises(
+        ValueError, match=r"mine\.advantages must return a mapping.* without a gradient"
+    ):
         list(found)
 
 

@@ -348,3 +348,30 @@ def test_a_state_that_cannot_be_loaded_again_ends_the_run_after_its_first_update
     with pytest.raises(TypeError, match="of a policy or a callback has objects of numpy"):
         checkpoint.save(tmp_path, {"update": 1}, {"policies": {"x": np.zeros(2)}})
     assert checkpoint.latest(tmp_path) is None
+
+
+class Changing(TrainerCallback):
+    """Has a state of numpy after the second update; a signal stops the run after the third."""
+
+    state_key = "changing"
+    value: Any = 1.0
+
+    def on_step_begin(self, trainer: Any) -> None:
+        if trainer.learner.updates == 2:
+            self.value = np.float64(1)
+        if trainer.learner.updates == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"value": self.value}
+
+
+def test_a_state_that_cannot_be_saved_does_not_hide_a_signal(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = build(tmp_path, checkpoint_every=2)
+    run.callbacks.append(Changing())
+    run.checkpoints.on_init_end(run)
+    with pytest.raises(Interrupted, match="after update 2 of 4"):
+        run.run_updates()
+    assert "update 3 is not saved: state_dict() of a policy or a callback" in caplog.text

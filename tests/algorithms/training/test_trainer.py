@@ -222,28 +222,33 @@ def test_options_of_wrappers_need_the_wrappers(options: Any) -> None:
     trainer_options = TrainerOptions(**options)
     parts = (env, team, learner, trainer_options)
     source = SampledSource(*parts, BATCHES)
-    with pytest.raises(ValueError, match=r"give the trainer add_wrappers\(source, env, team"):
+    ((name, value),) = options.items()
+    text = rf"^{name}={value} needs a wrapper .* give the trainer add_wrappers\(source, env, team"
+    with pytest.raises(ValueError, match=text):
         Trainer(env, team, learner, source, trainer_options)
     Trainer(env, team, learner, add_wrappers(source, *parts, problems=EVAL_STARTS), trainer_options)
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "callback"),
     [
-        {"checkpoint_every": 1},
-        {"checkpoint_minutes": 1.0},
-        {"record_tokens": True},
-        {"eval_every": 1},
+        ({"checkpoint_every": 1}, "CheckpointManager"),
+        ({"checkpoint_minutes": 1.0}, "CheckpointManager"),
+        ({"record_tokens": True}, "RunLog"),
+        ({"eval_every": 1}, "PeriodicEvaluation"),
     ],
 )
-def test_options_of_callbacks_need_the_callbacks(tmp_path: Path, options: Any) -> None:
+def test_options_of_callbacks_need_the_callbacks(
+    tmp_path: Path, options: Any, callback: str
+) -> None:
     run = build(tmp_path, **options)
     (name,) = options
     parts = (run.env, run.team, run.learner, run.source, run.options)
-    without = [callback for callback in run.callbacks if name not in callback.option_names]
-    with pytest.raises(
-        ValueError, match=rf"{name}=.* means nothing with these callbacks: add a Chec"
-    ):
+    without = [part for part in run.callbacks if name not in part.option_names]
+    text = (
+        f"{name}=.* means nothing with these callbacks: add a {callback}, or name it in `option_n"
+    )
+    with pytest.raises(ValueError, match=text):
         Trainer(*parts, without[1:])
     Trainer(*parts, run.callbacks[1:])
 

@@ -267,6 +267,7 @@ def test_larger_teams_and_conventions_keep_the_contract():
     [
         ({"num_agents": 3}, "num_agents=3 need a step each, got length=2: take length=3"),
         ({"num_agents": 9}, "num_agents must be a whole number from 1 to 8, got 9"),
+        ({"num_agents": 65}, "num_agents must be a whole number from 1 to 8, got 65"),
         ({"types": "list"}, "did you mean 'lists'"),
         ({"convention": "names"}, "did you mean 'name'"),
         ({"convention": "order"}, "unknown convention 'order'"),
