@@ -12,8 +12,8 @@ from reasoning_gym.utils import extract_answer
 from llm_decpomdp.integrations.games import TextGame
 from llm_decpomdp.oracle import Oracle, answers
 from llm_decpomdp.spaces import requested_task
-from llm_decpomdp.utils.answers import score_answer
 from llm_decpomdp.utils.chat_text import find_answer
+from llm_decpomdp.utils.reasoning_gym_scores import score_answer
 from llm_decpomdp.wrappers.from_single_agent import FromSingleAgent, from_single_agent
 
 

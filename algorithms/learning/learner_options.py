@@ -238,8 +238,8 @@ class UpdateOptions(StepOptions):
         super().__post_init__()
         if self.num_iterations == 1:
             # With one step, the divergence as a reward has the gradient of the one in the loss.
-            clip_ranges = ("objective.clip_range", "objective.clip_range_high")
-            several = ("objective.name", *clip_ranges, "kl.placement")
+            # `clip_range` is no such option: runs of earlier versions have stored it with its default of 0.2.
+            several = ("objective.name", "objective.clip_range_high", "kl.placement")
             remedy = "change num_iterations, or drop it"
             refuse_changes(self, several, "num_iterations=1", remedy)
 

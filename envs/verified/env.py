@@ -29,9 +29,9 @@ from llm_decpomdp.envs.worlds.game import (
 from llm_decpomdp.envs.worlds.strategies import OPTIMUM, Act, Strategy, each, exploits, only
 from llm_decpomdp.interfaces import Component, Task, TaskSet, Verdict
 from llm_decpomdp.options import as_arguments, option
-from llm_decpomdp.utils.answers import score_answer
 from llm_decpomdp.utils.chat_text import find_answer
 from llm_decpomdp.utils.extras import install_command
+from llm_decpomdp.utils.reasoning_gym_scores import score_answer
 from llm_decpomdp.utils.text import warn
 from llm_decpomdp.validation import unknown
 
@@ -89,8 +89,9 @@ class QuestionSet:
 
     def normalize(self, task: QuestionTask, answer: str) -> str:
         """Return an answer without markup, by which votes are compared."""
-        plain = plain_answers(answer)[-1]
-        return remove_commas(plain) if task.position < 0 else plain
+        plain = plain_answers(answer)
+        # The last reading drops signs that other data sets need, such as * in formulas.
+        return remove_commas(plain[-1]) if task.position < 0 else plain[0]
 
     def _is_accepted(self, task: QuestionTask, answer: str) -> bool:
         if task.position < 0:

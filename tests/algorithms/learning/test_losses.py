@@ -255,10 +255,6 @@ def test_the_divergence_in_the_reward_is_that_of_the_samples_and_is_clipped_with
     [
         ({"objective": "gspo"}, "objective.name=gspo means nothing with num_iterations=1"),
         (
-            {"objective": {"clip_range": 0.1}},
-            "objective.clip_range=0.1 means nothing with num_iterations=1",
-        ),
-        (
             {"objective": {"clip_range_high": 0.3}},
             "objective.clip_range_high=0.3 means nothing with num_iterations=1",
         ),

@@ -203,7 +203,7 @@ def test_partners_that_are_not_trained_are_in_no_margin_and_make_no_pair_alone()
         {"loss": "token_mean"},
         {"normalize_advantages": True},
         {"num_iterations": 2, "objective": "cispo"},
-        {"num_iterations": 2, "objective": {"clip_range": 0.1}},
+        {"objective": {"clip_range": 0.1}},
         {"kl": {"coefficient": 0.1}},
         {"truncation": "mask"},
         {"joint_aggregation": "max"},

@@ -94,7 +94,11 @@ def test_no_checker_evaluates_an_answer_that_is_code(dataset, tmp_path, monkeypa
     from llm_decpomdp.integrations.reasoning_gym import questions
 
     monkeypatch.chdir(tmp_path)
-    for env in (make("verified-v0", dataset=dataset, num_agents=1), questions(dataset)):
+    from reasoning_gym.composite import DatasetSpec
+
+    members = [DatasetSpec(name=dataset, weight=1, config={})]
+    composite = questions("composite", datasets=members)
+    for env in (make("verified-v0", dataset=dataset, num_agents=1), questions(dataset), composite):
         env.reset(seed=0)
         assert set(env.step(dict.fromkeys(env.agents, CODE))[1].values()) == {0.0}
     assert not [*tmp_path.iterdir()]

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, state_test
@@ -13,7 +14,7 @@ from pettingzoo.utils import parallel_to_aec
 
 from llm_decpomdp import check_env, make
 from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies
-from llm_decpomdp.envs.verified.env import read_answer, read_judgement
+from llm_decpomdp.envs.verified.env import QuestionSet, read_answer, read_judgement
 
 SUMS = {"source": "bundled"}
 
@@ -287,3 +288,12 @@ def test_without_the_library_bundled_sums_stand_in_with_a_warning(monkeypatch, c
     with pytest.warns(UserWarning, match="verified-v0 asks bundled sums instead"):
         env = make("verified-v0")
     assert env.metadata["data"]["source"] == "bundled" and env.metadata["data"]["stand_in"]
+
+
+def test_votes_keep_the_signs_of_formulas():
+    def normalize(answer: str, position: int) -> str:
+        return QuestionSet.normalize(None, SimpleNamespace(position=position), answer)
+
+    assert normalize("**14*(50 - 13)**", 0) == "14*(50 - 13)"
+    assert normalize("14*(50 - 13)", 0) != normalize("14(50 - 13)", 0)
+    assert normalize("x = **1,234**", -1) == "1234"

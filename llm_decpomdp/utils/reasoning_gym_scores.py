@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import warnings
 from collections.abc import Mapping
 from functools import lru_cache
@@ -32,26 +33,41 @@ FUNCTIONS = frozenset(
 
 _EVALUATION = re.compile(r"\b(?:eval|exec|parse_expr|sympify|S|simplify)\(\s*answer\b")
 _REFUSED = re.compile(r"[0-9.]e[-+]?[0-9_]{4}|\bnan\b", re.IGNORECASE)
-_LETTERS = re.compile(r"[A-Za-z]{1,80}")
+_NAME = re.compile(r"[A-Za-z]{1,80}(?:_?[0-9]{1,3})?")  # constants of integrals are C1 or C_1, too
 
 
 def score_answer(data: Any, answer: str, entry: Mapping[str, Any]) -> float:
     """Return the score of an answer by a data set's own checker; 0 for an answer that it must not see."""
-    right = str(
-        entry.get("answer")
-    )  # it may look like a number with an exponent, as in hexadecimal
+    # The right answer may look like a number with an exponent, as in hexadecimal.
+    right = str(entry.get("answer"))
     if any(number not in right for number in _REFUSED.findall(answer)):
         return 0.0
-    if answer.strip() != right.strip() and evaluates(data.__class__) and not is_safe(answer):
+    checker = find_checker(data, entry).__class__
+    if answer.strip() != right.strip() and evaluates(checker) and not is_safe(answer):
         return 0.0
     return float(data.score_answer(answer, entry))
+
+
+def find_checker(data: Any, entry: Mapping[str, Any]) -> Any:
+    """Return the data set that checks an entry: of a composite data set the member that the entry is of."""
+    while isinstance(members := getattr(data, "datasets", None), Mapping):
+        data = members.get(entry.get("metadata", {}).get("source_dataset"))
+    return data
 
 
 @lru_cache(maxsize=256)
 def evaluates(kind: type) -> bool:
     """Check whether the checker of a class of data sets evaluates answers; true where its code is not known."""
+    # A subclass inherits its checker, or calls that of its base.
+    bases = [
+        base
+        for base in kind.__mro__
+        if base.__module__.partition(".")[0] not in sys.stdlib_module_names
+    ]
+    if not bases:
+        return True
     try:
-        return bool(_EVALUATION.search(inspect.getsource(kind)))
+        return any(_EVALUATION.search(inspect.getsource(base)) for base in bases)
     except (OSError, TypeError):
         return True
 
@@ -79,7 +95,7 @@ def is_formula(node: ast.expr, depth: int = 0, powers: int = 0, calls: int = 0) 
         case ast.Constant(value):
             return len(str(value)) <= 20 or isinstance(value, str)
         case ast.Name(name):
-            return _LETTERS.fullmatch(name) is not None
+            return _NAME.fullmatch(name) is not None
         case ast.List(parts) | ast.Tuple(parts):
             return all(is_formula(part, depth, powers, calls) for part in parts)
         case ast.UnaryOp(ast.USub() | ast.UAdd(), part):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from llm_decpomdp.utils.answers import evaluates, is_safe, score_answer
+from llm_decpomdp.utils.reasoning_gym_scores import evaluates, is_safe, score_answer
 
 FORMULAS = [
     "(3 + 4) * 2 - 10/5",
     "x**4*sin(x)/2 + C",
+    "-5*X**9 - 2*X**6/3 + C1",
+    "exp(x) + C_1",
     "0.5*x**2*exp(2*x) + C",
     "x**(-3/2) + log(cos(x))",
     "[[1, 2], [3, 4]]",
@@ -75,6 +77,27 @@ def test_only_checkers_that_evaluate_answers_need_formulas():
     assert score_answer(Evaluating(), "max(1, 2)", {"answer": "2"}) == 0.0
     assert score_answer(Evaluating(), "max(1, 2)", {"answer": "max(1, 2)"}) == 1.0
     assert score_answer(Comparing(), "open (the door)", {"answer": "2"}) == 0.1
+
+
+class Inherited(Evaluating):
+    pass
+
+
+class Composite:
+    def __init__(self):
+        self.datasets = {"code": Evaluating(), "text": Comparing()}
+
+    def score_answer(self, answer, entry):
+        member = self.datasets[entry["metadata"]["source_dataset"]]
+        return member.score_answer(answer, entry)
+
+
+def test_inherited_checkers_and_those_of_members_evaluate_no_code():
+    assert score_answer(Inherited(), "max(1, 2)", {"answer": "2"}) == 0.0
+    for name, score in {"code": 0.0, "text": 0.1}.items():
+        entry = {"answer": "2", "metadata": {"source_dataset": name}}
+        assert score_answer(Composite(), "max(1, 2)", entry) == score
+    assert score_answer(Composite(), "max(1, 2)", {"answer": "2"}) == 0.0
 
 
 @pytest.mark.parametrize("answer", ["1e99999999", "it is 0.1E-9999 or so", "nan", "1+NaN*i"])
