@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from operator import add
 from typing import NamedTuple
 
@@ -175,16 +176,19 @@ def announce(costs: RunCost | None, options: RolloutOptions, group_size: int, up
 
 def check_team(env: TextEnv, team: Team, group_size: int) -> None:
     """Raise an error unless there is a policy for each agent, and something to sample."""
-    check_whole("group_size", group_size, 1)
+    # Numbers of numpy are whole numbers too, as in options.
+    is_whole = isinstance(group_size, Integral) and not isinstance(group_size, bool)
+    check_whole("group_size", int(group_size) if is_whole else group_size, 1)
     for agent, policy in team.items():
         if agent not in env.possible_agents:
             raise KeyError(unknown("agent", agent, env.possible_agents))
-        if not isinstance(
-            policy, Policy
-        ):  # such as a model of transformers, which has another `generate`
+        lacks = [name for name in ("generate", "act") if not callable(getattr(policy, name, None))]
+        # Rollouts call `generate` alone, but that of a model of transformers is another one.
+        if "generate" in lacks or (lacks and hasattr(policy, "forward")):
             raise TypeError(
                 f"the policy of {agent!r} needs the methods generate and act of llm_decpomdp.policy.Policy, and a "
-                f"{type(policy).__name__} lacks them: take that of load_policy(FOLDER), or a class of your own"
+                f"{type(policy).__name__} lacks {' and '.join(lacks)}: take that of load_policy(FOLDER), or a "
+                "class of your own"
             )
     for agent in env.possible_agents:
         if agent not in team:

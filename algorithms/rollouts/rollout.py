@@ -288,9 +288,8 @@ def _finite(agent: str, what: str, value: Any) -> float:
     """Return a reward, or own points, as a finite number."""
     number: float | None = None
     if isinstance(value, SupportsFloat):
-        with suppress(
-            TypeError, ValueError, RuntimeError
-        ):  # of arrays and tensors with several numbers
+        # Arrays and tensors with several numbers raise one of these.
+        with suppress(TypeError, ValueError, RuntimeError):
             number = float(value)
     if number is None:
         raise TypeError(

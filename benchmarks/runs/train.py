@@ -205,9 +205,8 @@ def run_training(
             too_long = isinstance(error.__cause__, PromptTooLong)
             skip = " --override model.on_long_prompt=skip" if too_long else ""
             remedy = f"to go on from it: --resume {folder.path}{skip}"
-            if isinstance(
-                error, FloatingPointError
-            ):  # as would resuming, which keeps these options
+            # A resumed run keeps the options, and its loss would diverge again.
+            if isinstance(error, FloatingPointError):
                 remedy = f"to begin a new run with its team and other options: --from {folder.path}"
             text += f". Update {saves.newest} is saved; {remedy}"
         raise RunError(text) from error

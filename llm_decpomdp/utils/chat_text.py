@@ -57,7 +57,8 @@ BLANKS = "\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\u0085"
 
 # A fence inside a triple-quoted string ends it here: the quotation mark was a stray one in prose.
 _TRIPLE = r'"""(?:\\.|(?!"""|^[ \t]*```)[^\\])*"""' + r"|'''(?:\\.|(?!'''|^[ \t]*```)[^\\])*'''"
-# A quote after a backslash opens no string: else each escaped quote of an open string would be tried to the end.
+# A quote after a backslash opens no string, and so protects no marker: else each escaped quote of an open string
+# would be tried to the end.
 # The apostrophe of a word such as "don't" opens no string.
 _STRING = (
     rf"(?<![\w\\])(?:[rbfuRBFU]{{1,2}})?(?:{_TRIPLE}"

@@ -1,11 +1,11 @@
 """Turn order: within each turn of an environment, agents answer one after the other and read earlier answers.
 
-Each turn of the environment becomes one turn for each entry of the order. Only the agents of that entry act; the
+Each turn of the environment becomes one turn for each stage of the order. Only the agents of that stage act; the
 others wait. A prompt begins with the order. Below the prompt, an agent reads the answers of the agents of earlier
-entries, without reasoning. The environment judges the joint completion after the last entry, so the turns before
+stages, without reasoning. The environment judges the joint completion after the last stage, so the turns before
 that earn 0.
 
-An agent may stand in several entries. Its last answer counts, and the earlier ones are drafts. So a pipeline and a
+An agent may stand in several stages. Its last answer counts, and the earlier ones are drafts. So a pipeline and a
 discussion are orders:
 
 | order                                    | name in the literature                                             |
@@ -47,7 +47,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     """An environment whose agents act in an order within each turn.
 
     Infos have the keys of the environment's, and `acting`: 1 for the agents that act next, 0 for those that wait.
-    Before the last entry of the order, a step earns 0 and the numbers of the last judged turn are repeated.
+    Before the last stage of the order, a step earns 0 and the numbers of the last judged turn are repeated.
     Records of episodes are the environment's own: they hold the answers that were judged, without drafts.
 
     Args:
@@ -57,7 +57,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     Raises:
         KeyError: If an agent is unknown.
         TypeError: If the order is no list of names, or the environment has no snapshots.
-        ValueError: If an agent is missing or twice in an entry, or the environment has a channel or an order, or
+        ValueError: If an agent is missing or twice in a stage, or the environment has a channel or an order, or
             agents that wait, leave or join.
     """
 
@@ -85,12 +85,12 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         self.spec_kwargs = {**getattr(env, "spec_kwargs", {}), "order": self._order_list()}
         """Arguments by which `make` builds it."""
         self._texts: tuple[dict[str, str], ...] = ()
-        """Answers of this turn of the environment so far, an entry of the order after the other."""
+        """Answers of this turn of the environment so far, a stage of the order after the other."""
         self._prompts: dict[str, str] = {}  # those of the environment
         self._infos: Infos = {}
         # The order may stand above a prompt, and each answer and its draft below it, with a line around it.
         space = env.action_space
-        room = sum(space(agent).max_length + 200 for entry in self.order for agent in entry) + 500
+        room = sum(space(agent).max_length + 200 for stage in self.order for agent in stage) + 500
         room += len(self._describe_order("")) + max(map(len, env.possible_agents))
         self._spaces = {
             a: UnicodeText(env.observation_space(a).max_length + room) for a in env.possible_agents
@@ -101,7 +101,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
 
     @property
     def num_turns(self) -> int:
-        """Horizon: the turns of the environment times the entries of the order."""
+        """Horizon: the turns of the environment times the stages of the order."""
         return len(self.order) * int(self.env.num_turns)
 
     @property
@@ -113,8 +113,8 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     def answers_per_episode(self) -> dict[str, int]:
         """Most answers of each agent in an episode, drafts included."""
         turns = int(self.env.num_turns)
-        entries = [agent for entry in self.order for agent in entry]
-        return {agent: turns * entries.count(agent) for agent in self.env.possible_agents}
+        stages = [agent for stage in self.order for agent in stage]
+        return {agent: turns * stages.count(agent) for agent in self.env.possible_agents}
 
     @property
     def acting(self) -> tuple[str, ...]:
@@ -125,11 +125,11 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
 
     @property
     def readers(self) -> dict[str, set[str]]:
-        """For each agent the others that read its answers: those of later entries."""
+        """For each agent the others that read its answers: those of later stages."""
         readers: dict[str, set[str]] = {agent: set() for agent in self.env.possible_agents}
-        for place, entry in enumerate(self.order):
+        for place, stage in enumerate(self.order):
             followers = {agent for later in self.order[place + 1 :] for agent in later}
-            for writer in entry:
+            for writer in stage:
                 readers[writer] |= followers - {writer}
         return readers
 
@@ -139,7 +139,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         return {**self.env.metadata, "turn_based": True, "order": self._order_list()}
 
     def _order_list(self) -> list[str | list[str]]:
-        return [entry[0] if len(entry) == 1 else list(entry) for entry in self.order]
+        return [stage[0] if len(stage) == 1 else list(stage) for stage in self.order]
 
     @property
     def episode(self) -> Episode:
@@ -156,7 +156,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, str], Infos]:
-        """Start an episode; the agents of the first entry act."""
+        """Start an episode; the agents of the first stage act."""
         prompts, infos = self.env.reset(seed=seed, options=options)
         self._texts, self._prompts, self._infos = (), dict(prompts), infos
         self._show()
@@ -165,7 +165,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     def step(
         self, actions: Mapping[str, str]
     ) -> tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
-        """Take the answers of the acting agents; after the last entry the environment judges all.
+        """Take the answers of the acting agents; after the last stage the environment judges all.
 
         Errors are those of `DecPOMDPEnv.step`.
         """
@@ -187,7 +187,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
                 self._flagged(unpaid_infos(self._infos)),
             )
         # A later answer of an agent replaces its draft.
-        last = {agent: text for entry in texts for agent, text in entry.items()}
+        last = {agent: text for stage in texts for agent, text in stage.items()}
         joint = {agent: last[agent] for agent in agents}
         prompts, rewards, terminations, truncations, infos = self.env.step(joint)
         self._texts, self._prompts, self._infos = (), dict(prompts), infos
@@ -207,8 +207,8 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         if len(self.order) == 1:
             return ""
         stages = (
-            f"{number}. {' and '.join(entry)}" + (" at the same time" if len(entry) > 1 else "")
-            for number, entry in enumerate(self.order, 1)
+            f"{number}. {' and '.join(stage)}" + (" at the same time" if len(stage) > 1 else "")
+            for number, stage in enumerate(self.order, 1)
         )
         sentences = [
             f"Each turn, the agents answer in {len(self.order)} stages: {', '.join(stages)}.",
@@ -220,9 +220,9 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
         return " ".join(sentences) + "\n\n"
 
     def _prompt(self, agent: str) -> str:
-        """Return the order, the environment's prompt of an acting agent, and the answers of earlier entries."""
-        again = {name for entry in self.order[len(self._texts) :] for name in entry}
-        texts = {n: find_answer(text).text for entry in self._texts for n, text in entry.items()}
+        """Return the order, the environment's prompt of an acting agent, and the answers of earlier stages."""
+        again = {name for stage in self.order[len(self._texts) :] for name in stage}
+        texts = {n: find_answer(text).text for stage in self._texts for n, text in stage.items()}
         own = texts.pop(agent, None)
         parts = [self._describe_order(agent) + self._prompts[agent]]
         if own is not None:
@@ -238,7 +238,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
     def state(self) -> str:
         """Return the global state: that of the environment, then the answers of this turn so far."""
         lines = [
-            f"--- {a} answers ---\n{text}" for entry in self._texts for a, text in entry.items()
+            f"--- {a} answers ---\n{text}" for stage in self._texts for a, text in stage.items()
         ]
         following = f"next: {', '.join(self.acting)}" if self.env.agents else "over"
         return "\n\n".join([str(self.env.state()), *lines, following])
@@ -262,7 +262,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
             "inner": inner,
             "episode": inner["episode"],
             "order": self._order_list(),
-            "texts": [dict(entry) for entry in self._texts],
+            "texts": [dict(stage) for stage in self._texts],
             "infos": {agent: dict(info) for agent, info in self._infos.items()},
         }
 
@@ -279,7 +279,7 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
             )
         self.env.restore(snapshot["inner"])
         self._prompts = dict(self.env.episode.prompts)
-        self._texts = tuple(dict(entry) for entry in snapshot["texts"])
+        self._texts = tuple(dict(stage) for stage in snapshot["texts"])
         self._infos = {agent: dict(info) for agent, info in snapshot["infos"].items()}
 
     def fork(self) -> TurnOrderEnv:
@@ -292,22 +292,22 @@ class TurnOrderEnv(BaseParallelWrapper):  # type: ignore[misc]  # pettingzoo has
 def read_order(
     order: Sequence[str | Sequence[str]], agents: Sequence[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the agents of each entry of an order; errors as of `TurnOrderEnv`."""
+    """Return the agents of each stage of an order; errors as of `TurnOrderEnv`."""
     example = f"such as {list(agents)}, or {SIMULTANEOUS!r} where all act at once"
     if isinstance(order, str) or not isinstance(order, Sequence):
         raise TypeError(f"order must be a list of agents, {example}, got {order!r}")
-    entries = tuple((entry,) if isinstance(entry, str) else tuple(entry) for entry in order)
-    for entry in entries:
-        for agent in entry:
+    stages = tuple((stage,) if isinstance(stage, str) else tuple(stage) for stage in order)
+    for stage in stages:
+        for agent in stage:
             if agent not in agents:
                 raise KeyError(unknown("agent in order", agent, agents))
-        if not entry or len(set(entry)) < len(entry):
-            raise ValueError(f"each entry of order names distinct agents, {example}, got {order!r}")
-    missing = [agent for agent in agents if all(agent not in entry for entry in entries)]
+        if not stage or len(set(stage)) < len(stage):
+            raise ValueError(f"each stage of order names distinct agents, {example}, got {order!r}")
+    missing = [agent for agent in agents if all(agent not in stage for stage in stages)]
     if missing:
         raise ValueError(f"order must name every agent, {example}, and lacks {missing}: {order!r}")
-    # Agents of an entry answer at the same time, so their order in it means nothing.
-    return tuple(tuple(sorted(entry, key=list(agents).index)) for entry in entries)
+    # Agents of a stage answer at the same time, so their order in it means nothing.
+    return tuple(tuple(sorted(stage, key=list(agents).index)) for stage in stages)
 
 
 def set_order(env: Any, order: str | Sequence[str | Sequence[str]]) -> Any:

@@ -179,7 +179,7 @@ def test_misuse_is_an_error_with_the_remedy(make_env: Any) -> None:
         play(make_env(1), {**scripts(), "z": Script("a")})
     for policy in ("gpt2", lambda prompt: "a", torch.nn.Linear(1, 1)):
         wanted = (
-            f"of 'y' needs the methods generate and act .* a {type(policy).__name__} lacks them"
+            f"of 'y' needs the methods generate and act .* a {type(policy).__name__} lacks generate"
         )
         with pytest.raises(TypeError, match=wanted):
             play(make_env(1), {**scripts(), "y": policy})
@@ -189,6 +189,17 @@ def test_misuse_is_an_error_with_the_remedy(make_env: Any) -> None:
         ValueError, match=r"'y' returned \[1\] completions of 1 prompts, where 4 of"
     ):
         play(make_env(1), {**scripts(), "y": Script("a")})
+
+
+def test_whole_numbers_of_numpy_and_policies_that_only_generate_are_no_misuse(
+    make_env: Any,
+) -> None:
+    class Generates:
+        def __init__(self) -> None:
+            self.generate = scripts()["y"].generate
+
+    rollouts = play(make_env(1), {**scripts(), "y": Generates()}, group_size=np.int64(2))
+    assert len(rollouts[0].groups[0].completions["y"]) == 2
 
 
 @pytest.mark.parametrize(
