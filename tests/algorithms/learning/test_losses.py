@@ -537,3 +537,7 @@ def test_a_wrong_sampler_misleads_without_a_correction() -> None:
     assert reached("none") < 0.1
     assert reached("truncate", cap=10.0) > 0.9
     assert reached("mask", cap=10.0) > 0.9
+
+
+def test_runs_that_stored_the_former_default_of_the_clip_range_are_read() -> None:
+    assert LearnerOptions(objective={"clip_range": 0.2}).num_iterations == 1
