@@ -60,9 +60,9 @@ def model_source(name: str | Path) -> str | Path:
             file cannot be read.
         ModuleNotFoundError: If a package for it is missing.
     """
-    path = Path(name)
     from llm_decpomdp.agents.models.gguf import gguf_model, offline_model
 
+    path = Path(name)
     if path.suffix.lower() == GGUF_SUFFIX and not path.is_dir():
         return gguf_model(path)
     for local in LOCAL_MODELS:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.bugfix.tasks import BugTask, Submission
-from llm_decpomdp.envs.feedback.code_mode import AT_ONCE, Writer
+from llm_decpomdp.envs.feedback.code_mode import SIMULTANEOUS, Writer
 from llm_decpomdp.envs.source_code.completion import CompletionReader
 from llm_decpomdp.envs.source_code.functions import (
     definition_text,
@@ -90,7 +90,7 @@ class FixerRole(Writer):
         return "\n\n\n".join(texts) + "\n"
 
     def instructions(
-        self, task: BugTask, timing: str = AT_ONCE, feedback: Sequence[str] = ()
+        self, task: BugTask, timing: str = SIMULTANEOUS, feedback: Sequence[str] = ()
     ) -> str:
         """Return the program, the purpose of its entry function, feedback about its tests, and the rules."""
         owned = ", ".join(f"`{name}`" for name in self.owned_functions(task))

@@ -36,7 +36,7 @@ COLORS = ("red", "blue", "green", "yellow", "white", "black", "orange", "purple"
 ALLOWANCE = 1.2
 """Commands of a turn, as a multiple of the largest share of a task."""
 
-MOST_LETTERS = 1000
+MAX_LETTERS = 1000
 """Letters of an answer in the wording `bare` that are read, those beyond the limit included."""
 
 FORMS = {"put": (int, int, str), "clear": (int, int)}
@@ -284,7 +284,7 @@ def _in_sentences(task: WordTask, agent: int, text: str) -> str:
     places = [ord(letter) - ord("a") for letter in text]
     if not all(0 <= place < SIZE * SIZE for place in places):
         return text
-    cells = [(place % SIZE, place // SIZE) for place in places[:MOST_LETTERS]]
+    cells = [(place % SIZE, place // SIZE) for place in places[:MAX_LETTERS]]
     return put_all(task, agent, cells)
 
 

@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import combinations, takewhile
 
 from llm_decpomdp.envs.datasets.classeval import ClassTask
-from llm_decpomdp.envs.feedback.code_mode import AT_ONCE, Writer
+from llm_decpomdp.envs.feedback.code_mode import SIMULTANEOUS, Writer
 from llm_decpomdp.envs.source_code.class_completion import ClassReading, read_class
 from llm_decpomdp.envs.source_code.classes import Contribution, FunctionNode, Outline, find_class
 from llm_decpomdp.envs.source_code.parsing import parse_or_none
@@ -213,7 +213,7 @@ class ClassRole(Writer):
             [f"{self.opening(task)}\n{body}", *codes, "\n".join(part.imports)]
         ).rstrip()
 
-    def instructions(self, task: ClassTask, timing: str = AT_ONCE) -> str:
+    def instructions(self, task: ClassTask, timing: str = SIMULTANEOUS) -> str:
         """Return the skeleton, and the names of the methods to write."""
         methods = self.methods(task)
         if not methods:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from llm_decpomdp.envs.datasets.humaneval import CodeTask
-from llm_decpomdp.envs.feedback.code_mode import AT_ONCE
+from llm_decpomdp.envs.feedback.code_mode import SIMULTANEOUS
 from llm_decpomdp.envs.source_code.completion import Reading, read
 from llm_decpomdp.envs.source_code.statements import bound_names
 
@@ -67,7 +67,7 @@ class AuxRole:
         helpers = sorted((self.helper, *self.others), key=helper_number)
         return {"helper": self.helper, **template_fields(task, helpers)}
 
-    def instructions(self, task: CodeTask, timing: str = AT_ONCE) -> str:
+    def instructions(self, task: CodeTask, timing: str = SIMULTANEOUS) -> str:
         """Return the problem, and the description of a good helper."""
         if self.template is not None:
             return self.template.format_map(self.fields(task))
@@ -124,7 +124,7 @@ class MainRole:
         """Return the values of the fields that a template of this role may mention."""
         return template_fields(task, self.helpers)
 
-    def instructions(self, task: CodeTask, timing: str = AT_ONCE) -> str:
+    def instructions(self, task: CodeTask, timing: str = SIMULTANEOUS) -> str:
         """Return the problem, and the rules for the use of helpers."""
         if self.template is not None:
             return self.template.format_map(self.fields(task))

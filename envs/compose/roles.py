@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from llm_decpomdp.envs.compose.chains import IN_WORDS, PAIR, Chain
 from llm_decpomdp.envs.compose.tasks import ENTRY_POINT, MAX_AGENTS, ComposeTask
-from llm_decpomdp.envs.feedback.code_mode import AT_ONCE, Writer
+from llm_decpomdp.envs.feedback.code_mode import SIMULTANEOUS, Writer
 from llm_decpomdp.envs.source_code.completion import CompletionReader, Reading, read
 from llm_decpomdp.envs.source_code.functions import global_names, remove_bindings
 from llm_decpomdp.envs.source_code.parsing import find_function
@@ -126,7 +126,7 @@ class HelperRole(Writer):
         """Return the function's name in both references of a task; all names are equally frequent."""
         return self.names[task.place // 2 % len(self.names)]
 
-    def instructions(self, task: ComposeTask, timing: str = AT_ONCE) -> str:
+    def instructions(self, task: ComposeTask, timing: str = SIMULTANEOUS) -> str:
         """Return the first prompt, which never says when team-mates write."""
         chain, name = self.share(task), self.names[0]
         source, caller = IN_WORDS[chain[0].source], f"A team-mate's function `{ENTRY_POINT}`"
@@ -192,7 +192,7 @@ class EntryRole(Writer):
             value = _nest_steps(chain, value)
         return "\n    ".join([f"def {ENTRY_POINT}(x):", *lines, f"return {value}\n"])
 
-    def instructions(self, task: ComposeTask, timing: str = AT_ONCE) -> str:
+    def instructions(self, task: ComposeTask, timing: str = SIMULTANEOUS) -> str:
         """Return the first prompt, which never says when team-mates write."""
         lines: list[str] = []
         for author, chain in self.authors(task):

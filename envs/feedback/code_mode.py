@@ -134,7 +134,7 @@ def parse_slice(value: object) -> int:
 
 NO_CODE = "<no implementation found>"
 
-AT_ONCE = " at the same time"
+SIMULTANEOUS = " at the same time"
 """When team-mates write, in the sentences of first prompts about them; empty if agents act in an order."""
 
 EXPERT = "expert_edits"
@@ -153,7 +153,7 @@ class Writer(Role, Protocol):
         """Name of its implementation, such as `main `, with a space at the end; empty where there is no other."""
         return ""
 
-    def instructions(self, task: Any, timing: str = AT_ONCE) -> str:
+    def instructions(self, task: Any, timing: str = SIMULTANEOUS) -> str:
         """Return the first prompt; `timing` is when team-mates write."""
         ...
 
@@ -203,7 +203,7 @@ class CodeMode:
     """Prompts may name and count all tests, and show none."""
     expert: Expert | None = None
     """The outside model of `expert_edits`; made from the options if it is not given."""
-    timing: str = AT_ONCE
+    timing: str = SIMULTANEOUS
     """When team-mates write."""
 
     def __post_init__(self) -> None:

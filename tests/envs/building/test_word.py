@@ -11,7 +11,7 @@ from llm_decpomdp import answers, make
 from llm_decpomdp.benchmarks.evaluation.strategies import check_strategies
 from llm_decpomdp.envs.building.blocks import world_after
 from llm_decpomdp.envs.building.font import GLYPHS, SIZE
-from llm_decpomdp.envs.building.word import MOST_LETTERS, f1, owners, score_alone
+from llm_decpomdp.envs.building.word import MAX_LETTERS, f1, owners, score_alone
 
 
 def say(env, **texts):
@@ -149,7 +149,7 @@ def test_bare_words_are_answered_by_the_letters_of_their_cells() -> None:
     env.reset(seed=0)
     assert say(env, builder_0="a" * 20, builder_1="B1 z")["invalid"] == 20 - task.limit
     env.reset(seed=0)
-    assert say(env, builder_0="ab" * 50_000, builder_1="")["invalid"] == MOST_LETTERS - task.limit
+    assert say(env, builder_0="ab" * 50_000, builder_1="")["invalid"] == MAX_LETTERS - task.limit
     found = check_strategies("build-word-v0", {**options, "knowledge": "all"}, tasks=10)
     assert not [entry for entry in found if entry.problem]
     with pytest.raises(ValueError, match="length=1 and num_turns=1, got length=2"):
